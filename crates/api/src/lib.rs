@@ -1,0 +1,24 @@
+//! The words of Landfall's API: kinds, names, schemas, validation. No I/O.
+//!
+//! Objects are `serde_json::Value`s everywhere; what is known about their shape stands beside them, in tables.
+//!
+//! ```text
+//!   Kind (one row per served kind) ──► Rules   defaulting, validation, columns of one kind
+//!         │
+//!         └──► schema::Struct          fields, list types, patch strategies, wire numbers
+//! ```
+//!
+//! Reading order: [`meta`] (what every object has), [`status`] and [`field`] (how things are refused),
+//! [`schema`] (shapes), [`kind`] (one row of the table), [`kinds`] (the table).
+//!
+//! Deliberately absent: clocks, randomness, sockets, files.
+
+pub mod field;
+pub mod kind;
+pub mod kinds;
+pub mod meta;
+pub mod schema;
+pub mod status;
+
+pub use kind::{Kind, Printer, Rules, Scope};
+pub use status::{Reason, Status};

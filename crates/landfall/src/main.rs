@@ -1,0 +1,3 @@
+//! The binary: command line and composition only.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! What every daemon needs once: telemetry, tasks that join on shutdown, clock, files written whole.

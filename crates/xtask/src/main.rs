@@ -1,0 +1,3 @@
+//! Commands for developers: test, bench, arch, gen.
+
+fn main() {}
