@@ -1,1 +1,9 @@
-//! What every daemon needs once: telemetry, tasks that join on shutdown, clock, files written whole.
+//! What every daemon needs once: a clock, tasks that join on shutdown, logs, files written whole.
+//!
+//! Reading order: [`clock`], [`tasks`], [`telemetry`], [`files`], [`metrics`].
+
+pub mod clock;
+pub mod files;
+pub mod metrics;
+pub mod tasks;
+pub mod telemetry;
