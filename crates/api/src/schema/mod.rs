@@ -8,9 +8,10 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 /// The type of one value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum Type {
     /// Any JSON; what is inside is kept and not checked (RawExtension, JSON).
+    #[default]
     Any,
     /// `true` or `false`.
     Bool,
@@ -38,6 +39,19 @@ pub enum Type {
     Map(Arc<MapType>),
     /// A list.
     List(Arc<ListType>),
+    /// A schema inside a CRD, or something shorter in its place.
+    SchemaOr(SchemaOr),
+}
+
+/// What may stand where a CRD's schema has a schema of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaOr {
+    /// A schema, or whether anything is allowed (`additionalProperties`).
+    Bool,
+    /// A schema, or a list of them (`items`).
+    Schemas,
+    /// A schema, or a list of texts (`dependencies`).
+    Strings,
 }
 
 /// An object with known fields.
@@ -60,14 +74,14 @@ impl Struct {
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.binary_search_by(|f| (*f.name).cmp(name)).ok().map(|at| &self.fields[at])
     }
-    /// The field of that protobuf number.
-    pub fn by_number(&self, number: u32) -> Option<&Field> {
-        self.fields.iter().find(|f| f.number == number)
+    /// The field of that protobuf number; `via` is the inlined message it stands in, 0 for none.
+    pub fn by_number(&self, via: u32, number: u32) -> Option<&Field> {
+        self.fields.iter().find(|f| f.number == number && f.via == via)
     }
 }
 
 /// One field of a struct.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Field {
     /// Its JSON name.
     pub name: Box<str>,
@@ -79,10 +93,27 @@ pub struct Field {
     pub nullable: bool,
     /// Protobuf field number; 0 when there is none.
     pub number: u32,
+    /// Protobuf number of the inlined message that holds it; 0 when it stands in the struct's own message.
+    pub via: u32,
+    /// What Go's JSON encoder does with it; only for built-in structs.
+    pub go: Go,
     /// How strategic merge treats it.
     pub patch: Patch,
     /// The default that OpenAPI declares.
     pub default: Option<Value>,
+}
+
+/// How Kubernetes' own Go code holds a field: it decides which empty values clients see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Go {
+    /// Its Go type as Go prints it, without the pointer: `[]v1.ServicePort`; empty when not known.
+    pub ty: Box<str>,
+    /// A pointer: zero is a value of its own and kept.
+    pub pointer: bool,
+    /// Left out when empty. Structs are never empty in this sense.
+    pub omit_empty: bool,
+    /// Left out when zero, structs too.
+    pub omit_zero: bool,
 }
 
 /// The patch strategy of a field.
@@ -97,7 +128,7 @@ pub struct Patch {
 }
 
 /// A map with free keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MapType {
     /// The type of its values.
     pub value: Type,
@@ -106,18 +137,21 @@ pub struct MapType {
 }
 
 /// A list and how its items are told apart.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ListType {
     /// The type of its items.
     pub item: Type,
     /// Whether items have an identity.
     pub identity: Identity,
+    /// On the wire the list is a message of its own (`ExtraValue`).
+    pub wrapped: bool,
 }
 
 /// How server-side apply tells list items apart.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Identity {
     /// Not at all: the list is owned as a whole.
+    #[default]
     Atomic,
     /// By value: a set of scalars.
     Set,
