@@ -13,10 +13,12 @@
 //!
 //! Deliberately absent: clocks, randomness, sockets, files.
 
+pub mod age;
 pub mod field;
 pub mod kind;
 pub mod kinds;
 pub mod meta;
+pub mod printers;
 pub mod schema;
 pub mod status;
 
