@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Reading order: [`meta`] (what every object has), [`status`] and [`field`] (how things are refused),
-//! [`schema`] (shapes), [`kind`] (one row of the table), [`kinds`] (the table).
+//! [`names`], [`labels`] and [`selector`] (what texts may be), [`schema`] (shapes), [`kind`] (one row of the table),
+//! [`kinds`] (the table).
 //!
 //! Deliberately absent: clocks, randomness, sockets, files.
 
@@ -17,9 +18,12 @@ pub mod age;
 pub mod field;
 pub mod kind;
 pub mod kinds;
+pub mod labels;
 pub mod meta;
+pub mod names;
 pub mod printers;
 pub mod schema;
+pub mod selector;
 pub mod status;
 
 pub use kind::{Kind, Printer, Rules, Scope};
