@@ -1,3 +1,5 @@
 //! Serves kinds over the Kubernetes protocol from a store; generic over the table of kinds.
 
+pub mod authn;
+pub mod authz;
 pub mod keys;

@@ -1,0 +1,61 @@
+//! A user from a client certificate that TLS has verified: CN is the name, each O a group.
+
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use super::{CREDENTIAL_ID, User, hex, sha256};
+
+/// The subject attribute that carries a user's uid.
+const UID_OID: &str = "1.3.6.1.4.1.57683.2";
+
+/// The user a verified certificate (DER) names; none when it has no common name. Call it once per connection.
+pub fn user(der: &[u8]) -> Option<User> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let subject = certificate.subject();
+    // Go shows the last common name when there are several.
+    let name = subject.iter_common_name().filter_map(|cn| cn.as_str().ok()).last()?;
+    if name.is_empty() {
+        return None;
+    }
+    let groups = subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect();
+    let uid = subject
+        .iter_attributes()
+        .find(|a| a.attr_type().to_id_string() == UID_OID)
+        .and_then(|a| a.as_str().ok())
+        .unwrap_or_default();
+    let credential = format!("X509SHA256={}", hex(&sha256(der)));
+    let extra = [(CREDENTIAL_ID.to_owned(), vec![credential])].into();
+    Some(User { name: name.into(), uid: uid.into(), groups, extra }.authenticated())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    fn certificate(parts: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (ty, text) in parts {
+            params.distinguished_name.push(ty.clone(), *text);
+        }
+        let key = KeyPair::generate().expect("a key");
+        params.self_signed(&key).expect("a certificate").der().to_vec()
+    }
+
+    #[test]
+    fn a_certificate_names_its_user() {
+        let der = certificate(&[(DnType::CommonName, "alice"), (DnType::OrganizationName, "system:masters")]);
+        let user = user(&der).expect("a user");
+        assert_eq!(user.name, "alice");
+        assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
+        assert!(user.extra[CREDENTIAL_ID][0].starts_with("X509SHA256="));
+    }
+
+    #[test]
+    fn no_common_name_or_garbage_names_nobody() {
+        assert_eq!(user(&certificate(&[(DnType::OrganizationName, "system:masters")])), None);
+        assert_eq!(user(b"not a certificate"), None);
+        assert_eq!(user(b""), None);
+    }
+}
