@@ -92,7 +92,7 @@ fn tokens_are_refused_for_a_reason() {
     );
     let token = accounts.issue(&request(&other), NOW).expect("a token");
     assert_eq!(
-        accounts.verify(&token, None, &here, NOW).err().expect("refused"),
+        accounts.verify(&token, None, &here, NOW).expect_err("refused"),
         format!(r#"token audiences ["vault"] is invalid for the target audiences ["{ISSUER}"]"#)
     );
     assert!(accounts.verify(&token, Some(&other), &here, NOW).is_ok_and(|a| a.is_some()));
