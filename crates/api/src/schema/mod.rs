@@ -3,6 +3,8 @@
 //! Strict validation, strategic merge, server-side apply, protobuf and OpenAPI all walk this graph.
 //! Built-in structs are made on first use from `k8s-openapi` and our table of facts; custom ones from a CRD.
 
+mod facts;
+
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -123,6 +125,8 @@ pub struct Patch {
     pub merge: bool,
     /// `retainKeys`.
     pub retain_keys: bool,
+    /// A struct or map is replaced as a whole.
+    pub replace: bool,
     /// The key that list items are merged by; empty for lists of scalars.
     pub merge_key: Box<str>,
 }
@@ -187,10 +191,19 @@ impl StructRef {
     }
 }
 
-/// The built-in struct of that name.
-///
-/// TODO(schema): made from k8s-openapi and the facts.
-pub fn builtin(_name: &str) -> &'static Struct {
+/// The built-in struct of that full name, made on first use; one that keeps everything when there is none.
+pub fn builtin(name: &str) -> &'static Struct {
     static UNKNOWN: OnceLock<Struct> = OnceLock::new();
-    UNKNOWN.get_or_init(|| Struct { preserve_unknown: true, ..Struct::default() })
+    facts::find(name)
+        .unwrap_or_else(|| UNKNOWN.get_or_init(|| Struct { preserve_unknown: true, ..Struct::default() }))
+}
+
+/// The struct of a built-in kind, if there is one; `DeleteOptions` and `Status` exist in every group.
+pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<StructRef> {
+    facts::name_of(group, version, kind).map(|name| StructRef::named(&name))
+}
+
+/// The full names of all built-in structs, sorted.
+pub fn builtin_names() -> Vec<String> {
+    facts::names()
 }
