@@ -116,10 +116,7 @@ impl Error {
     /// The sentence without the field: `Invalid value: 0: must be …`.
     pub fn body(&self) -> String {
         let mut text = self.class.words().0.to_owned();
-        let shown = !matches!(
-            self.class,
-            ErrorType::Required | ErrorType::Forbidden | ErrorType::TooLong | ErrorType::TooMany
-        );
+        let shown = !matches!(self.class, ErrorType::Required | ErrorType::Forbidden | ErrorType::TooLong);
         if let (true, Some(value)) = (shown, &self.value) {
             text.push_str(": ");
             text.push_str(&show(value));
@@ -207,6 +204,11 @@ impl ErrorList {
     /// `field: Too long: may not be more than N bytes`.
     pub fn too_long(&mut self, path: &Path<'_>, bytes_max: usize) {
         self.add(ErrorType::TooLong, path, None, format!("may not be more than {bytes_max} bytes"));
+    }
+    /// `field: Too many: N: must have at most M items`.
+    pub fn too_many(&mut self, path: &Path<'_>, count: usize, max: usize) {
+        let items = if max == 1 { "item" } else { "items" };
+        self.add(ErrorType::TooMany, path, Some(count.into()), format!("must have at most {max} {items}"));
     }
     /// `field: Not found: value`.
     pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {

@@ -101,6 +101,10 @@ pub trait Rules: Send + Sync {
     fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
     /// What is wrong with a new object. `metadata` in general is checked by the server.
     fn validate(&self, object: &Value) -> ErrorList;
+    /// What is wrong with a new object that would be left alone in an old one; called after `validate`, on create only.
+    fn validate_create(&self, _object: &Value) -> ErrorList {
+        ErrorList::new()
+    }
     /// What is wrong with a change; called after `validate` of the new object gave its part.
     fn validate_update(&self, _object: &Value, _old: &Value) -> ErrorList {
         ErrorList::new()

@@ -9,11 +9,13 @@
 //! ```
 //!
 //! Reading order: [`meta`] (what every object has), [`status`] and [`field`] (how things are refused),
-//! [`names`], [`labels`] and [`selector`] (what texts may be), [`schema`] (shapes), [`kind`] (one row of the table),
+//! [`names`], [`addresses`], [`quantity`], [`labels`] and [`selector`] (what texts may be),
+//! [`objectmeta`] and [`rules`] (what objects may be), [`schema`] (shapes), [`kind`] (one row of the table),
 //! [`kinds`] (the table).
 //!
 //! Deliberately absent: clocks, randomness, sockets, files.
 
+pub mod addresses;
 pub mod age;
 pub mod field;
 pub mod kind;
@@ -21,7 +23,10 @@ pub mod kinds;
 pub mod labels;
 pub mod meta;
 pub mod names;
+pub mod objectmeta;
 pub mod printers;
+pub mod quantity;
+pub mod rules;
 pub mod schema;
 pub mod selector;
 pub mod status;

@@ -1,13 +1,11 @@
 //! How a row of the table is written: a group makes rows with the usual values, and each row says what differs.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use crate::field::ErrorList;
-use crate::kind::{Kind, Rules, ScalePaths, Scope, Subresources, Text};
+use crate::kind::{Kind, ScalePaths, Scope, Subresources, Text};
 use crate::printers;
+use crate::rules;
 use crate::schema::StructRef;
-use serde_json::Value;
 
 /// Everything a stored object can be asked for.
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -63,7 +61,7 @@ impl Group {
             strategic: true,
             selectable: Vec::new(),
             ttl_s: 0,
-            rules: rules(self.name, kind),
+            rules: rules::rules(self.name, kind),
             printer: printers::printer(self.name, kind),
         }
     }
@@ -131,21 +129,4 @@ impl Kind {
 
 fn texts(names: &[&'static str]) -> Vec<Text> {
     names.iter().map(|name| Cow::Borrowed(*name)).collect()
-}
-
-/// The rules of a kind.
-fn rules(_group: &str, _kind: &str) -> Arc<dyn Rules> {
-    Arc::new(Plain)
-}
-
-/// No rules.
-struct Plain;
-
-impl Rules for Plain {
-    fn validate(&self, _object: &Value) -> ErrorList {
-        ErrorList::new()
-    }
-    fn validate_name(&self, _name: &str, _prefix: bool) -> Vec<String> {
-        Vec::new()
-    }
 }
