@@ -127,6 +127,10 @@ pub trait Printer: Send + Sync {
     fn columns(&self) -> Vec<Column>;
     /// The cells of one row, one per column. `now_s`: seconds since 1970, for ages.
     fn row(&self, object: &Value, now_s: i64) -> Vec<Value>;
+    /// The row's conditions, such as `Completed` for a pod that has finished; none for most.
+    fn conditions(&self, _object: &Value) -> Vec<Value> {
+        Vec::new()
+    }
 }
 
 /// One column of a table.
