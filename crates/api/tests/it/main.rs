@@ -1,0 +1,3 @@
+//! What the crate promises its users, from outside.
+
+mod tables;
