@@ -1,0 +1,148 @@
+//! Disks that fail.
+
+use std::io;
+use std::sync::Arc;
+
+use redb::StorageBackend;
+
+use super::file::Medium;
+use super::{Config, Embedded};
+use crate::Store;
+
+/// A disk in memory that a test can break.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk(Arc<parking_lot::Mutex<Platter>>);
+
+#[derive(Debug, Default)]
+struct Platter {
+    /// What a read sees.
+    cached: Vec<u8>,
+    /// What is there after a power cut.
+    synced: Vec<u8>,
+    /// Writes fail when the disk would become longer than this.
+    full_at: Option<u64>,
+    /// Every write fails.
+    no_writes: bool,
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().cached.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let platter = self.0.lock();
+        let from = usize::try_from(offset).unwrap();
+        let Some(found) = platter.cached.get(from..from + out.len()) else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        out.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut platter = self.0.lock();
+        if platter.no_writes || platter.full_at.is_some_and(|limit| len > limit) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        platter.cached.resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let platter = &mut *self.0.lock();
+        platter.synced.clone_from(&platter.cached);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut platter = self.0.lock();
+        if platter.no_writes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let from = usize::try_from(offset).unwrap();
+        platter.cached[from..from + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+impl Disk {
+    /// The disk after the power was cut and came back.
+    fn after_power_cut(&self) -> Self {
+        let synced = self.0.lock().synced.clone();
+        let platter = Platter { cached: synced.clone(), synced, ..Platter::default() };
+        Self(Arc::new(parking_lot::Mutex::new(platter)))
+    }
+}
+
+fn open(disk: &Disk) -> Embedded {
+    let disk = disk.clone();
+    let medium = Medium::Made(Box::new(move || disk.clone()));
+    Embedded::open(Config::new("unused"), medium, None).expect("the disk is whole")
+}
+
+fn value(index: usize) -> bytes::Bytes {
+    format!("{index:0>2000}").into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_power_cut_loses_no_acknowledged_write() {
+    let disk = Disk::default();
+    let store = open(&disk);
+    for index in 0..200 {
+        store.create(&format!("k/{index}"), value(index), None).await.unwrap();
+        if index % 20 != 0 {
+            continue;
+        }
+        let again = open(&disk.after_power_cut());
+        let state = again.snapshot();
+        assert_eq!(state.len(), index + 1);
+        assert_eq!(state.get(&format!("k/{index}")).unwrap().value, value(index));
+        assert_eq!(state.revision(), store.snapshot().revision());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_writes_serves_reads_and_heals() {
+    let check = async |fill: fn(&mut Platter)| {
+        let disk = Disk::default();
+        let store = open(&disk);
+        let kept = store.create("k/kept", value(1), None).await.unwrap();
+        fill(&mut disk.0.lock());
+        let mut refused = 0;
+        let mut written = 1;
+        for index in 0..3000 {
+            match store.create(&format!("k/{index}"), value(index), None).await {
+                Ok(_) => written += 1,
+                Err(crate::Error::Full(_)) => refused += 1,
+                Err(other) => panic!("not {other}"),
+            }
+            if refused > 3 {
+                break;
+            }
+        }
+        assert!(refused > 3, "the disk never became full");
+        assert!(matches!(store.check().await, Err(crate::Error::Full(_)) | Ok(())));
+        assert_eq!(store.snapshot().get("k/kept").unwrap().revision, kept.revision);
+        assert_eq!(store.snapshot().len(), written);
+
+        {
+            let mut platter = disk.0.lock();
+            platter.full_at = None;
+            platter.no_writes = false;
+        }
+        let entry = loop {
+            match store.create("k/after", value(2), None).await {
+                Ok(entry) => break entry,
+                Err(crate::Error::Full(_)) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+                Err(other) => panic!("not {other}"),
+            }
+        };
+        store.check().await.unwrap();
+        assert_eq!(entry.revision, u64::try_from(written).unwrap() + 2, "refused writes take no revision");
+        let again = open(&disk.after_power_cut());
+        assert_eq!(again.snapshot().len(), written + 1);
+    };
+    check(|platter| platter.full_at = Some(4 << 20)).await;
+    check(|platter| platter.no_writes = true).await;
+}
