@@ -4,6 +4,7 @@
 //! Built-in structs are made on first use from `k8s-openapi` and our table of facts; custom ones from a CRD.
 
 mod facts;
+pub mod quantity;
 
 use std::sync::{Arc, OnceLock};
 

@@ -62,7 +62,8 @@ fn tokens_are_refused_for_a_reason() {
     let gone = |plural: &str, ns: &str, name: &str| {
         here(plural, ns, name).map(|f| Found { deleted_s: Some(NOW - 61), ..f })
     };
-    let recreated = |plural: &str, ns: &str, name: &str| here(plural, ns, name).map(|f| Found { uid: "u2".into(), ..f });
+    let recreated =
+        |plural: &str, ns: &str, name: &str| here(plural, ns, name).map(|f| Found { uid: "u2".into(), ..f });
     let bound = |r: &mut Request<'_>| r.bound = Some(("secret", "lease", "s1"));
     check(&|_| (), &here, NOW, "");
     check(&|_| (), &here, NOW + 660, "");
