@@ -3,3 +3,4 @@
 pub mod authn;
 pub mod authz;
 pub mod keys;
+pub mod pki;

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 
 pub use serviceaccount::{Found, ServiceAccounts};
 pub use token_file::TokenFile;
+pub use x509::Peer;
 
 /// The group whose members may do anything.
 pub const MASTERS: &str = "system:masters";
@@ -123,27 +124,26 @@ impl Authenticator {
         &self.accounts
     }
 
-    /// The user of a request. `peer` is who the connection's client certificate names, parsed once per connection
-    /// by [`x509::user`]. The cost for a certificate is one reference count.
+    /// The user of a request. `peer` is who the connection's client certificate names, found once per connection
+    /// by [`crate::pki::Tls::peer`]. The cost for a certificate is one reference count.
     pub fn authenticate(
         &self,
-        peer: Option<&Arc<User>>,
+        peer: &Peer,
         headers: &HeaderMap,
         lookup: Lookup<'_>,
         now_s: i64,
     ) -> Result<Arc<User>, Status> {
-        if let Some(user) = peer {
-            return Ok(Arc::clone(user));
-        }
-        match bearer(headers) {
-            Some(token) => match self.token(token, None, lookup, now_s) {
+        match (peer, bearer(headers)) {
+            (Peer::User(user), _) => Ok(Arc::clone(user)),
+            (_, Some(token)) => match self.token(token, None, lookup, now_s) {
                 Ok(accepted) => Ok(accepted.user),
                 Err(why) => {
                     tracing::debug!(why, "refused a bearer token");
                     Err(unauthorized())
                 }
             },
-            None => self.anonymous.clone().ok_or_else(unauthorized),
+            (Peer::Refused, None) => Err(unauthorized()),
+            (Peer::Nobody, None) => self.anonymous.clone().ok_or_else(unauthorized),
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_request_becomes_a_user_or_401() {
         let check = |anonymous: bool, header: &str, expected: Result<&str, u16>| {
-            let user = doors(anonymous).authenticate(None, &headers(header), &|_, _, _| None, 0);
+            let user = doors(anonymous).authenticate(&Peer::Nobody, &headers(header), &|_, _, _| None, 0);
             let got = user.as_ref().map(|u| u.name.as_str()).map_err(|s| s.reason.code());
             assert_eq!(got, expected, "{header:?}");
         };
@@ -257,9 +257,15 @@ mod tests {
 
     #[test]
     fn a_certificate_wins_over_a_token() {
-        let peer = Arc::new(User { name: "carol".into(), ..User::default() });
-        let user = doors(true).authenticate(Some(&peer), &headers("Bearer s3cret"), &|_, _, _| None, 0);
-        assert_eq!(user.expect("a user").name, "carol");
+        let check = |peer: &Peer, header: &str, expected: Result<&str, u16>| {
+            let user = doors(true).authenticate(peer, &headers(header), &|_, _, _| None, 0);
+            assert_eq!(user.as_ref().map(|u| u.name.as_str()).map_err(|s| s.reason.code()), expected);
+        };
+        let carol = Peer::User(Arc::new(User { name: "carol".into(), ..User::default() }));
+        check(&carol, "Bearer s3cret", Ok("carol"));
+        check(&carol, "", Ok("carol"));
+        check(&Peer::Refused, "", Err(401));
+        check(&Peer::Refused, "Bearer s3cret", Ok("alice"));
     }
 
     #[test]

@@ -1,9 +1,23 @@
 //! A user from a client certificate that TLS has verified: CN is the name, each O a group.
 
+use std::sync::Arc;
+
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use super::{CREDENTIAL_ID, User, hex, sha256};
+
+/// Who a connection's client certificate names; found once per connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Peer {
+    /// There is no certificate, or it names nobody.
+    #[default]
+    Nobody,
+    /// A certificate of an authority we trust.
+    User(Arc<User>),
+    /// A certificate we do not trust, or no longer: 401 unless a token says otherwise.
+    Refused,
+}
 
 /// The subject attribute that carries a user's uid.
 const UID_OID: &str = "1.3.6.1.4.1.57683.2";
