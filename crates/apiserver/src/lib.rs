@@ -2,5 +2,6 @@
 
 pub mod authn;
 pub mod authz;
+pub mod discovery;
 pub mod keys;
 pub mod pki;
