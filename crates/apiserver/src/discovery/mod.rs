@@ -22,8 +22,8 @@ use bytes::Bytes;
 use landfall_api::Kind;
 use serde_json::Value;
 
-pub use groups::by_priority;
 use groups::Group;
+pub use groups::by_priority;
 
 /// An encoded document, ready to be sent.
 #[derive(Clone, Debug)]
