@@ -37,6 +37,8 @@ pub enum Reason {
     TooManyRequests,
     /// 500: our fault.
     InternalError,
+    /// 500: an error that Kubernetes has no reason for; none is sent.
+    Unknown,
     /// 503: not able to serve now (store unreachable, shutting down).
     ServiceUnavailable,
     /// 504: the server could not finish in time.
@@ -61,7 +63,7 @@ impl Reason {
             Self::UnsupportedMediaType => 415,
             Self::Invalid => 422,
             Self::TooManyRequests => 429,
-            Self::InternalError => 500,
+            Self::InternalError | Self::Unknown => 500,
             Self::ServiceUnavailable => 503,
             Self::Timeout => 504,
             Self::InsufficientStorage => 507,
@@ -86,6 +88,7 @@ impl Reason {
             Self::Invalid => "Invalid",
             Self::TooManyRequests => "TooManyRequests",
             Self::InternalError => "InternalError",
+            Self::Unknown => "",
             Self::ServiceUnavailable => "ServiceUnavailable",
             Self::Timeout => "Timeout",
             Self::InsufficientStorage => "InsufficientStorage",
@@ -207,8 +210,11 @@ impl Status {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
-            "message": self.message, "reason": self.reason.as_str(), "code": self.reason.code(),
+            "message": self.message, "code": self.reason.code(),
         });
+        if !self.reason.as_str().is_empty() {
+            status["reason"] = json!(self.reason.as_str());
+        }
         let details = self.details();
         if !details.is_empty() {
             status["details"] = Value::Object(details);

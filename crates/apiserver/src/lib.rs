@@ -4,4 +4,6 @@ pub mod authn;
 pub mod authz;
 pub mod discovery;
 pub mod keys;
+pub mod managed;
+pub mod patch;
 pub mod pki;

@@ -1,0 +1,207 @@
+//! A schema as server-side apply sees it: scalars, lists with or without identity, maps with or without names.
+
+use landfall_api::schema::{Field, Identity, ListType, MapType, Struct, Type};
+use serde_json::Value;
+
+use super::element::Element;
+
+/// What is known about one place in an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// A known type.
+    Type(&'a Type),
+    /// A struct, where no [`Type`] is at hand: the object itself.
+    Struct(&'a Struct),
+    /// Nothing: the value decides. Objects are merged, lists are owned as a whole.
+    Deduced,
+}
+
+/// What a place is for one value.
+#[derive(Clone, Copy, Debug)]
+pub enum Atom<'a> {
+    /// A leaf.
+    Scalar,
+    /// A list.
+    List(Items<'a>),
+    /// An object.
+    Map(Fields<'a>),
+}
+
+/// The items of a list.
+#[derive(Clone, Copy, Debug)]
+pub enum Items<'a> {
+    /// Items have an identity, or the schema says they have none.
+    Known(&'a ListType),
+    /// A list that nothing is known about: owned as a whole.
+    Deduced,
+}
+
+/// The fields of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Fields<'a> {
+    /// Named fields.
+    Struct(&'a Struct),
+    /// Free keys of one type.
+    Map(&'a MapType),
+    /// Nothing is known.
+    Deduced,
+}
+
+impl<'a> Place<'a> {
+    /// What this place is for that value; where the schema leaves a choice, the value decides.
+    pub fn atom(self, value: Option<&Value>) -> Atom<'a> {
+        match self {
+            Self::Struct(item) => Atom::Map(Fields::Struct(item)),
+            Self::Type(Type::Struct(item)) => Atom::Map(Fields::Struct(item.get())),
+            Self::Type(Type::Map(map)) => Atom::Map(Fields::Map(map)),
+            Self::Type(Type::List(list)) => Atom::List(Items::Known(list)),
+            Self::Deduced | Self::Type(Type::Any) => match value {
+                Some(Value::Array(_)) => Atom::List(Items::Deduced),
+                Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) => Atom::Scalar,
+                None | Some(Value::Object(_) | Value::Null) => Atom::Map(Fields::Deduced),
+            },
+            Self::Type(_) => Atom::Scalar,
+        }
+    }
+
+    /// The place of a child, by a step of a path; none when the schema does not know it.
+    pub fn step(self, element: &Element) -> Option<Self> {
+        match (element, self) {
+            (Element::Field(name), _) => match self.atom(None) {
+                Atom::Map(fields) => fields.place(name),
+                Atom::Scalar | Atom::List(_) => None,
+            },
+            (Element::Key(_), Self::Type(Type::List(list))) => Some(Self::Type(&list.item)),
+            _ => None,
+        }
+    }
+}
+
+impl Atom<'_> {
+    /// Whether both are scalars, lists or maps.
+    pub const fn same(&self, other: &Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Scalar, Self::Scalar) | (Self::List(_), Self::List(_)) | (Self::Map(_), Self::Map(_))
+        )
+    }
+}
+
+impl<'a> Items<'a> {
+    /// The list's type, when its items have an identity.
+    pub fn associative(self) -> Option<&'a ListType> {
+        match self {
+            Self::Known(list) if list.identity != Identity::Atomic => Some(list),
+            Self::Known(_) | Self::Deduced => None,
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Whether the object is owned as a whole.
+    pub const fn atomic(self) -> bool {
+        match self {
+            Self::Struct(item) => item.atomic,
+            Self::Map(map) => map.atomic,
+            Self::Deduced => false,
+        }
+    }
+
+    /// The named field, as opposed to a free key.
+    pub fn named(self, name: &str) -> Option<&'a Field> {
+        match self {
+            Self::Struct(item) => item.field(name),
+            Self::Map(_) | Self::Deduced => None,
+        }
+    }
+
+    /// The place of that field or key; none when it is not declared.
+    pub fn place(self, name: &str) -> Option<Place<'a>> {
+        match self {
+            Self::Struct(item) => match item.field(name) {
+                Some(field) => Some(Place::Type(&field.ty)),
+                None => item.preserve_unknown.then_some(Place::Deduced),
+            },
+            Self::Map(map) => Some(Place::Type(&map.value)),
+            Self::Deduced => Some(Place::Deduced),
+        }
+    }
+
+    /// As [`Self::place`]; what is not declared is deduced.
+    pub fn place_or_deduced(self, name: &str) -> Place<'a> {
+        self.place(name).unwrap_or(Place::Deduced)
+    }
+
+    /// Fields that a built-in object has even when nobody wrote them: structs held by value.
+    pub fn implied(self) -> impl Iterator<Item = &'a Field> {
+        let fields = match self {
+            Self::Struct(item) if !item.name.is_empty() => &*item.fields,
+            Self::Struct(_) | Self::Map(_) | Self::Deduced => &[],
+        };
+        fields.iter().filter(|field| held_by_value(field))
+    }
+
+    /// What an absent field of a built-in object is: `{}` for structs held by value, `null` for other
+    /// fields that are always written, and nothing for the rest.
+    pub fn absent(self, name: &str) -> Option<&'static Value> {
+        let Self::Struct(item) = self else { return None };
+        if item.name.is_empty() {
+            return None;
+        }
+        let field = item.field(name)?;
+        if held_by_value(field) {
+            return Some(empty_object());
+        }
+        field.required.then_some(&Value::Null)
+    }
+}
+
+/// OpenAPI gives every struct held by value the default `{}`.
+fn held_by_value(field: &Field) -> bool {
+    matches!(&field.default, Some(Value::Object(map)) if map.is_empty())
+        && matches!(field.ty, Type::Struct(_))
+}
+
+/// A shared `{}`.
+pub fn empty_object() -> &'static Value {
+    static EMPTY: std::sync::OnceLock<Value> = std::sync::OnceLock::new();
+    EMPTY.get_or_init(|| Value::Object(serde_json::Map::new()))
+}
+
+/// The step that leads to an item of a list with identity, or why it has none.
+pub fn item_element(list: &ListType, item: &Value) -> Result<Element, String> {
+    match &list.identity {
+        Identity::Atomic => Err("invalid indexing of non-associative list".into()),
+        Identity::Set => match item {
+            Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
+            Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
+            Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
+            scalar => Ok(Element::Value(Box::new(scalar.clone()))),
+        },
+        Identity::Keys(keys) => keyed_element(keys, item),
+    }
+}
+
+fn keyed_element(keys: &[(Box<str>, Option<Value>)], item: &Value) -> Result<Element, String> {
+    let map = match item {
+        Value::Object(map) => map,
+        Value::Null => return Err("associative list with keys may not have a null element".into()),
+        _ => return Err("associative list with keys may not have non-map elements".into()),
+    };
+    let mut pairs: Vec<(Box<str>, Value)> = Vec::with_capacity(keys.len());
+    for (name, default) in keys {
+        if let Some(value) = map.get(&**name).or(default.as_ref()) {
+            pairs.push((name.clone(), value.clone()));
+        }
+    }
+    if pairs.is_empty() {
+        let names: Vec<String> = keys.iter().map(|(name, _)| format!("{name:?}")).collect();
+        return Err(format!(
+            "associative list with keys has an element that omits all key fields [{}] \
+             (and doesn't have default values for any key fields)",
+            names.join(" ")
+        ));
+    }
+    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(Element::Key(pairs.into()))
+}
