@@ -11,7 +11,7 @@ use super::shape::{Atom, Fields, Items, Place, empty_object, item_element};
 
 /// The difference between two objects. No path is in more than one of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Delta {
+pub(super) struct Delta {
     /// Paths that only the old object has.
     pub removed: Set,
     /// Leaves that both have, with different values.
@@ -22,7 +22,7 @@ pub struct Delta {
 
 /// How the new object was made, which decides what its absent fields mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub(super) enum Made {
     /// A whole object was written: structs held by value are there even if nobody wrote them.
     Whole,
     /// A configuration was merged into the old object: what it adds is only what it says.
@@ -30,20 +30,20 @@ pub enum Made {
 }
 
 /// Compares two objects. The absent old object has what an empty object of its kind has.
-pub fn compare(schema: &Struct, old: Option<&Value>, new: &Value, made: Made) -> Delta {
+pub(super) fn compare(schema: &Struct, old: Option<&Value>, new: &Value, made: Made) -> Delta {
     let old = old.unwrap_or_else(|| empty_object());
     Walk { made }.compare(Place::Struct(schema), Some(old), Some(new)).below
 }
 
 impl Delta {
     /// Whether nothing changed.
-    pub const fn is_empty(&self) -> bool {
+    pub(super) const fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
     /// Takes these paths and all below them out of the comparison.
     #[must_use]
-    pub fn without(self, reset: &Set) -> Self {
+    pub(super) fn without(self, reset: &Set) -> Self {
         if reset.is_empty() {
             return self;
         }

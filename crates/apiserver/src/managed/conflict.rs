@@ -8,7 +8,7 @@ use super::set::Set;
 
 /// One owner and the fields of its that would change.
 #[derive(Clone, Debug)]
-pub struct Conflict {
+pub(super) struct Conflict {
     /// Who owns them.
     pub owner: Owner,
     /// The fields.
@@ -24,7 +24,7 @@ impl Conflict {
 }
 
 /// The refusal: 409 with one cause per field.
-pub fn status(mut conflicts: Vec<Conflict>) -> Status {
+pub(super) fn status(mut conflicts: Vec<Conflict>) -> Status {
     conflicts.sort_by(|a, b| a.owner.order(&b.owner));
     let found: Vec<(String, Vec<String>)> =
         conflicts.iter().map(|conflict| (conflict.owner.describe(), conflict.paths())).collect();

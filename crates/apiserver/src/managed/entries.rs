@@ -33,7 +33,7 @@ impl Operation {
 
 /// Who an entry belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub(super) struct Owner {
     /// The field manager's name.
     pub manager: String,
     /// How it wrote.
@@ -46,7 +46,7 @@ pub struct Owner {
 
 impl Owner {
     /// Whether two entries belong to one owner.
-    pub fn same(&self, other: &Self) -> bool {
+    pub(super) fn same(&self, other: &Self) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
             && self.subresource == other.subresource
@@ -54,7 +54,7 @@ impl Owner {
     }
 
     /// `"kubectl" with subresource "status" using apps/v1`, as conflicts name it.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut text = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
             text.push_str(&format!(" with subresource {:?}", self.subresource));
@@ -66,7 +66,7 @@ impl Owner {
     }
 
     /// The order of owners in messages, and of updates made in the same second.
-    pub fn order(&self, other: &Self) -> Ordering {
+    pub(super) fn order(&self, other: &Self) -> Ordering {
         let key = |o: &Self| (o.manager.clone(), o.operation, o.api_version.clone(), o.subresource.clone());
         key(self).cmp(&key(other))
     }
@@ -74,7 +74,7 @@ impl Owner {
 
 /// One owner, its paths, and when they last changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Who.
     pub owner: Owner,
     /// When, in RFC 3339 and UTC; entries may lack it.
@@ -85,24 +85,24 @@ pub struct Entry {
 
 /// All owners of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Managed {
+pub(super) struct Managed {
     /// The entries, one per owner.
     pub entries: Vec<Entry>,
 }
 
 /// The list in the object, if it is there and not `null`.
-pub fn raw(object: &Value) -> Option<&Value> {
+pub(super) fn raw(object: &Value) -> Option<&Value> {
     object.get("metadata")?.get("managedFields").filter(|list| !list.is_null())
 }
 
 /// Takes the list out of an object.
-pub fn take(object: &mut Value) -> Option<Value> {
+pub(super) fn take(object: &mut Value) -> Option<Value> {
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     metadata.remove("managedFields").filter(|list| !list.is_null())
 }
 
 /// Whether the list asks for ownership to be forgotten: `[]` or `[{}]`.
-pub fn is_reset(list: &Value) -> bool {
+pub(super) fn is_reset(list: &Value) -> bool {
     match list.as_array().map(Vec::as_slice) {
         Some([]) => true,
         Some([Value::Object(only)]) => only.is_empty(),
@@ -112,7 +112,7 @@ pub fn is_reset(list: &Value) -> bool {
 
 impl Managed {
     /// Reads a list of entries.
-    pub fn decode(list: Option<&Value>) -> Result<Self, String> {
+    pub(super) fn decode(list: Option<&Value>) -> Result<Self, String> {
         let mut managed = Self::default();
         let entries = match list {
             None | Some(Value::Null) => return Ok(managed),
@@ -130,7 +130,7 @@ impl Managed {
     }
 
     /// Puts the entries into the object, sorted; without entries the list goes away.
-    pub fn encode(mut self, object: &mut Value) {
+    pub(super) fn encode(mut self, object: &mut Value) {
         if self.entries.is_empty() {
             take(object);
             return;
@@ -153,18 +153,18 @@ impl Managed {
     }
 
     /// The entry of that owner.
-    pub fn find(&mut self, owner: &Owner) -> Option<&mut Entry> {
+    pub(super) fn find(&mut self, owner: &Owner) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|entry| entry.owner.same(owner))
     }
 
     /// Removes and returns the entry of that owner.
-    pub fn remove(&mut self, owner: &Owner) -> Option<Entry> {
+    pub(super) fn remove(&mut self, owner: &Owner) -> Option<Entry> {
         let at = self.entries.iter().position(|entry| entry.owner.same(owner))?;
         Some(self.entries.swap_remove(at))
     }
 
     /// Merges the oldest updates of each version until there are few enough of them.
-    pub fn cap(&mut self) {
+    pub(super) fn cap(&mut self) {
         let updates = self.entries.iter().filter(|entry| entry.owner.operation == Operation::Update);
         let mut oldest: Vec<(String, Owner)> =
             updates.map(|entry| (seconds(entry).to_owned(), entry.owner.clone())).collect();
@@ -246,7 +246,7 @@ fn utc(time: &str) -> Option<String> {
 }
 
 /// One entry as JSON.
-pub fn encode_entry(owner: Owner, time: Option<String>, fields: Value) -> Value {
+pub(super) fn encode_entry(owner: Owner, time: Option<String>, fields: Value) -> Value {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| entry.insert(key.into(), value);
     put("apiVersion", owner.api_version.into());
@@ -266,7 +266,7 @@ pub fn encode_entry(owner: Owner, time: Option<String>, fields: Value) -> Value 
 }
 
 /// Puts a list of entries into an object; something that is not an object is left alone.
-pub fn put(object: &mut Value, list: Vec<Value>) {
+pub(super) fn put(object: &mut Value, list: Vec<Value>) {
     if object.is_object() {
         landfall_api::meta::metadata_mut(object).insert("managedFields".into(), Value::Array(list));
     }

@@ -10,12 +10,17 @@ use super::set::Set;
 use super::walk::{field_set, validate};
 
 /// The annotation's name.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// All annotations together may have this many bytes.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 /// The conflicts that remain when those are allowed whose fields still are what kubectl last applied.
-pub fn unresolved(schema: &Struct, live: &Value, conflicts: Vec<Conflict>, version: &str) -> Vec<Conflict> {
+pub(super) fn unresolved(
+    schema: &Struct,
+    live: &Value,
+    conflicts: Vec<Conflict>,
+    version: &str,
+) -> Vec<Conflict> {
     let Some(allowed) = allowed(schema, live, version) else { return conflicts };
     let left = conflicts.into_iter().map(|c| Conflict { set: c.set.difference(&allowed), owner: c.owner });
     left.filter(|conflict| !conflict.set.is_empty()).collect()
@@ -33,7 +38,7 @@ fn allowed(schema: &Struct, live: &Value, version: &str) -> Option<Set> {
 }
 
 /// Writes what was applied into the annotation, if the object has it; too long a text removes it.
-pub fn refresh(object: &mut Value, applied: &Value) {
+pub(super) fn refresh(object: &mut Value, applied: &Value) {
     if meta::annotation(object, LAST_APPLIED).is_none_or(str::is_empty) {
         return;
     }

@@ -9,7 +9,7 @@ use super::element::Element;
 use super::shape::{Atom, Fields, Items, Place, item_element};
 
 /// The live object with the configuration's fields in it, or why a list cannot be merged.
-pub fn merge(schema: &Struct, live: &Value, config: &Value) -> Result<Value, String> {
+pub(super) fn merge(schema: &Struct, live: &Value, config: &Value) -> Result<Value, String> {
     let merged = merge_at(Place::Struct(schema), Some(live), Some(config))?;
     Ok(merged.unwrap_or(Value::Null))
 }

@@ -6,7 +6,7 @@ use super::set::Set;
 use super::shape::{Atom, Fields, Place};
 
 /// The set with every named field that has paths below it, which sets do not list by themselves.
-pub fn with_named_fields(schema: &Struct, set: &Set) -> Set {
+pub(super) fn with_named_fields(schema: &Struct, set: &Set) -> Set {
     named_at(Some(Place::Struct(schema)), set)
 }
 
@@ -30,7 +30,7 @@ fn named_at(place: Option<Place<'_>>, set: &Set) -> Set {
 
 /// A set written when lists or maps were merged that are now owned as a whole: their owner owns the whole.
 /// None when nothing has to change.
-pub fn reconcile(schema: &Struct, set: &Set) -> Option<Set> {
+pub(super) fn reconcile(schema: &Struct, set: &Set) -> Option<Set> {
     reconcile_at(Place::Struct(schema), set)
 }
 
@@ -56,7 +56,7 @@ fn reconcile_at(place: Place<'_>, set: &Set) -> Option<Set> {
 fn child<'a>(place: Place<'a>, element: &super::element::Element) -> Option<Place<'a>> {
     match place {
         Place::Type(Type::List(list)) => Some(Place::Type(&list.item)),
-        Place::Deduced | Place::Type(Type::Any) => None,
+        Place::Deduced | Place::Type(Type::Any | Type::SchemaOr(_)) => None,
         _ => place.step(element),
     }
 }

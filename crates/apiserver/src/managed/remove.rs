@@ -7,7 +7,7 @@ use super::set::Set;
 use super::shape::{Atom, Place, item_element};
 
 /// The object without these fields and items. A container that loses everything becomes `null`.
-pub fn remove(schema: &Struct, object: Value, paths: &Set) -> Value {
+pub(super) fn remove(schema: &Struct, object: Value, paths: &Set) -> Value {
     if paths.is_empty() {
         return object;
     }
@@ -47,7 +47,7 @@ fn remove_at(place: Place<'_>, value: Value, paths: &Set) -> Value {
 }
 
 /// Drops fields that are `null`, as decoding a built-in object does.
-pub fn drop_nulls(schema: &Struct, object: &mut Value) {
+pub(crate) fn drop_nulls(schema: &Struct, object: &mut Value) {
     if !schema.name.is_empty() {
         drop_at(Place::Struct(schema), object);
     }

@@ -1,5 +1,7 @@
 //! A schema as server-side apply sees it: scalars, lists with or without identity, maps with or without names.
 
+use std::sync::OnceLock;
+
 use landfall_api::schema::{Field, Identity, ListType, MapType, Struct, Type};
 use serde_json::Value;
 
@@ -55,7 +57,7 @@ impl<'a> Place<'a> {
             Self::Type(Type::Struct(item)) => Atom::Map(Fields::Struct(item.get())),
             Self::Type(Type::Map(map)) => Atom::Map(Fields::Map(map)),
             Self::Type(Type::List(list)) => Atom::List(Items::Known(list)),
-            Self::Deduced | Self::Type(Type::Any) => match value {
+            Self::Deduced | Self::Type(Type::Any | Type::SchemaOr(_)) => match value {
                 Some(Value::Array(_)) => Atom::List(Items::Deduced),
                 Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) => Atom::Scalar,
                 None | Some(Value::Object(_) | Value::Null) => Atom::Map(Fields::Deduced),
@@ -141,8 +143,8 @@ impl<'a> Fields<'a> {
         fields.iter().filter(|field| held_by_value(field))
     }
 
-    /// What an absent field of a built-in object is: `{}` for structs held by value, `null` for other
-    /// fields that are always written, and nothing for the rest.
+    /// What an absent field of a built-in object is: `{}` for structs held by value, the zero value for other
+    /// fields that Go always writes, and nothing for the rest.
     pub fn absent(self, name: &str) -> Option<&'static Value> {
         let Self::Struct(item) = self else { return None };
         if item.name.is_empty() {
@@ -152,19 +154,33 @@ impl<'a> Fields<'a> {
         if held_by_value(field) {
             return Some(empty_object());
         }
-        field.required.then_some(&Value::Null)
+        let always = !field.go.ty.is_empty() && !field.go.omit_empty && !field.go.omit_zero;
+        always.then(|| zero(field))
     }
 }
 
-/// OpenAPI gives every struct held by value the default `{}`.
+/// A struct that is not behind a pointer is there even when it is empty.
 fn held_by_value(field: &Field) -> bool {
-    matches!(&field.default, Some(Value::Object(map)) if map.is_empty())
-        && matches!(field.ty, Type::Struct(_))
+    let go = &field.go;
+    matches!(field.ty, Type::Struct(_)) && !go.ty.is_empty() && !go.pointer && !go.omit_zero
+}
+
+/// What Go writes for a field that nobody set.
+fn zero(field: &Field) -> &'static Value {
+    static ZEROS: OnceLock<[Value; 3]> = OnceLock::new();
+    let [no, number, text] =
+        ZEROS.get_or_init(|| [Value::Bool(false), Value::from(0), Value::String(String::new())]);
+    match &field.ty {
+        Type::Bool if !field.go.pointer => no,
+        Type::Int32 | Type::Int64 | Type::Double if !field.go.pointer => number,
+        Type::String if !field.go.pointer => text,
+        _ => &Value::Null,
+    }
 }
 
 /// A shared `{}`.
 pub fn empty_object() -> &'static Value {
-    static EMPTY: std::sync::OnceLock<Value> = std::sync::OnceLock::new();
+    static EMPTY: OnceLock<Value> = OnceLock::new();
     EMPTY.get_or_init(|| Value::Object(serde_json::Map::new()))
 }
 

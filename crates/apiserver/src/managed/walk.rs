@@ -9,7 +9,7 @@ use super::shape::{Atom, Fields, Items, Place, item_element};
 use crate::patch::golang;
 
 /// Every leaf and item that a configuration mentions.
-pub fn field_set(schema: &Struct, object: &Value) -> Set {
+pub(super) fn field_set(schema: &Struct, object: &Value) -> Set {
     paths(Place::Struct(schema), object).1
 }
 
@@ -58,7 +58,7 @@ fn item_paths(list: &ListType, items: &[Value]) -> Set {
 }
 
 /// Everything in a configuration that its schema does not allow, in the words of server-side apply.
-pub fn validate(schema: &Struct, object: &Value) -> Result<(), String> {
+pub(super) fn validate(schema: &Struct, object: &Value) -> Result<(), String> {
     let mut errors = Errors(Vec::new());
     errors.visit(Place::Struct(schema), object, &mut String::new());
     match errors.0.as_slice() {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// As `%v` prints it: `map[a:1 b:[x y]]`.
-pub fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),
@@ -19,7 +19,7 @@ pub fn plain(value: &Value) -> String {
 }
 
 /// As `%#v` prints it.
-pub fn syntax(value: &Value) -> String {
+pub(crate) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".into(),
         Value::Array(items) => {
@@ -37,7 +37,7 @@ pub fn syntax(value: &Value) -> String {
 }
 
 /// As `%T` prints it.
-pub fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",

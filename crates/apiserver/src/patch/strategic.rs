@@ -106,9 +106,13 @@ const fn go_kind(ty: &Type) -> &'static str {
         Type::Int64 => "int64",
         Type::Double => "float64",
         Type::String => "string",
-        Type::Any | Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime | Type::Struct(_) => {
-            "struct"
-        }
+        Type::Any
+        | Type::IntOrString
+        | Type::Quantity
+        | Type::Time
+        | Type::MicroTime
+        | Type::Struct(_)
+        | Type::SchemaOr(_) => "struct",
     }
 }
 
@@ -159,6 +163,10 @@ fn merge_member(level: Level<'_>, original: &mut Object, key: &str, mut value: V
     match (current, value) {
         (Value::Object(current), Value::Object(patch)) => {
             let field = level.field(key)?;
+            if field.patch.replace {
+                *current = patch;
+                return Ok(());
+            }
             *current = merge_maps(Level::Type(&field.ty), std::mem::take(current), patch)?;
         }
         (Value::Array(current), Value::Array(patch)) => {
