@@ -1,12 +1,27 @@
-//! Commands for developers: test, bench, arch, gen.
+//! Commands for developers: the only list of them.
+
+mod arch;
+mod r#gen;
+mod kubernetes;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
 
 use clap::Parser as _;
 
-mod r#gen;
-
 /// Commands for developers.
 #[derive(clap::Parser)]
+#[command(bin_name = "cargo xtask")]
 enum Cli {
+    /// Sets up what the tests need and runs all of them.
+    Test(test::Options),
+    /// Draws the crates into docs/arch and fails when a layer rule is broken.
+    Arch(arch::Options),
+    /// Builds the real Kubernetes binaries that tests and benchmarks compare with (once; they are cached).
+    Kubernetes,
+    /// Checks what style asks of every file.
+    Tidy,
     /// Writes or checks the committed tables that are made from something else.
     #[command(subcommand)]
     Gen(r#gen::What),
@@ -14,6 +29,10 @@ enum Cli {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse() {
+        Cli::Test(options) => test::run(&options),
+        Cli::Arch(options) => arch::run(&options),
+        Cli::Kubernetes => kubernetes::binaries().map(|found| shell::say(&format!("{}", found.display()))),
+        Cli::Tidy => tidy::run(),
         Cli::Gen(what) => r#gen::run(&what),
     }
 }

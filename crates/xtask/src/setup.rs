@@ -1,0 +1,53 @@
+//! What tests need from the machine: found, installed when we may, or named when we may not.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::shell::{has, output, run, say};
+
+/// A program that tests run, and the Debian package it comes from.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+    /// What is skipped without it.
+    suites: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        program: "etcd",
+        package: "etcd-server",
+        suites: "store on etcd, several hubs, comparison with Kubernetes",
+    },
+    Need { program: "go", package: "golang-go", suites: "comparison with Kubernetes, client-go" },
+    Need { program: "python3", package: "python3", suites: "Python client" },
+    Need { program: "curl", package: "curl", suites: "bad input" },
+];
+
+/// Makes sure that the programs are there; what cannot be had is said, with the suites that will be skipped.
+pub(crate) fn programs() -> Result<()> {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !has(need.program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    if is_root() && has("apt-get") {
+        say(&format!("    installing {}", packages.join(" ")));
+        run(Command::new("apt-get").args(["update", "-qq"]))?;
+        let mut install = Command::new("apt-get");
+        install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages);
+        run(install.env("DEBIAN_FRONTEND", "noninteractive"))?;
+    }
+    for need in missing.iter().filter(|need| !has(need.program)) {
+        say(&format!(
+            "    SKIPPED: {}: `{}` not found (apt-get install {})",
+            need.suites, need.program, need.package
+        ));
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}

@@ -1,0 +1,79 @@
+//! Running other programs and speaking to the person who waits for them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+/// Prints a line.
+#[expect(clippy::print_stdout, reason = "a developer's command speaks on standard output")]
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
+
+/// The root of the checkout.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// Where expensive things are kept between checkouts: `LANDFALL_CACHE`, else `landfall` in the user's cache.
+#[expect(clippy::disallowed_methods, reason = "where caches live is the environment's to say")]
+pub(crate) fn cache() -> PathBuf {
+    let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    env("LANDFALL_CACHE").map(PathBuf::from).unwrap_or_else(|| {
+        let base = env("XDG_CACHE_HOME").map(PathBuf::from);
+        let home = || PathBuf::from(env("HOME").unwrap_or_else(|| "/tmp".into())).join(".cache");
+        base.unwrap_or_else(home).join("landfall")
+    })
+}
+
+/// Runs a program in the checkout and shows what it prints; an error if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let status = command.current_dir(root()).status().with_context(|| format!("cannot start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs a program and gives what it printed; an error with its words if it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
+    if !output.status.success() {
+        bail!("`{shown}` failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a program can be found.
+#[expect(clippy::disallowed_methods, reason = "PATH is the environment's to say")]
+pub(crate) fn has(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Says what is being done, does it, and says how long it took.
+pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    say(&format!("==> {name}"));
+    let began = Instant::now();
+    let result = work().with_context(|| name.to_owned());
+    say(&format!(
+        "    {} in {:.1} s",
+        if result.is_ok() { "done" } else { "FAILED" },
+        began.elapsed().as_secs_f64()
+    ));
+    result
+}
+
+fn shown(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}

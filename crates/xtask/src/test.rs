@@ -1,0 +1,38 @@
+//! `cargo xtask test`: everything, in the order in which a mistake shows soonest.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::shell::{self, say, step};
+use crate::{arch, kubernetes, setup, tidy};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only what needs no other program: formatting, lints, layer rules, unit tests.
+    #[arg(long)]
+    quick: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    step("formatting", || shell::run(&mut cargo(&["fmt", "--all", "--check"])))?;
+    step("style", tidy::run)?;
+    step("layer rules", || arch::run(&arch::Options { check: true }))?;
+    step("lints", || {
+        shell::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
+    })?;
+    if !options.quick {
+        step("programs", setup::programs)?;
+        let built = step("Kubernetes, to compare with", kubernetes::binaries);
+        if let Err(error) = built {
+            say(&format!("    SKIPPED: comparison with Kubernetes: {error:#}"));
+        }
+    }
+    step("tests", || shell::run(&mut cargo(&["test", "--workspace", "--no-fail-fast"])))
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(arguments);
+    command
+}
