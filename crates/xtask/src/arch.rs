@@ -87,10 +87,9 @@ fn broken_rules(graph: &Graph) -> Vec<String> {
             continue;
         };
         for dependency in depends {
-            if let Some((_, allowed)) = PRIVATE.iter().find(|(known, _)| known == dependency) {
-                if !allowed.contains(&name) {
-                    broken.push(format!("{name} may not touch {dependency} (only {})", allowed.join(", ")));
-                }
+            let owners = PRIVATE.iter().find(|(known, _)| known == dependency).map(|(_, owners)| owners);
+            if let Some(owners) = owners.filter(|owners| !owners.contains(&name)) {
+                broken.push(format!("{name} may not touch {dependency} (only {})", owners.join(", ")));
             }
             if graph.contains_key(dependency) && layer(short(dependency)).is_some_and(|below| below >= own) {
                 broken
