@@ -9,6 +9,10 @@
 //! Reading order: this file (the question and the answer), [`rule`], [`policy`], [`live`] (keeps a policy current
 //! from the store), [`aggregate`], [`bootstrap`] (what exists from the start), [`escalation`].
 
+pub mod aggregate;
+pub mod bootstrap;
+pub mod escalation;
+pub mod live;
 pub mod policy;
 pub mod rule;
 
@@ -19,6 +23,8 @@ use landfall_api::Status;
 
 use crate::authn::User;
 
+pub use escalation::escalation_check;
+pub use live::Rbac;
 pub use policy::Policy;
 pub use rule::Rule;
 
