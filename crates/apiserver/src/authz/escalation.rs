@@ -206,7 +206,7 @@ mod tests {
     fn roles_need_what_they_grant() {
         let held = role(&json!([serde_json::from_str::<Value>(PODS).expect("JSON")]));
         let more = role(
-            json!([{"verbs": ["list", "delete", "create"], "apiGroups": [""], "resources": ["pods"]},
+            &json!([{"verbs": ["list", "delete", "create"], "apiGroups": [""], "resources": ["pods"]},
             {"verbs": ["get"], "apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["x"]}]),
         );
         check("alice", "roles", &held, None, Ok(()));
