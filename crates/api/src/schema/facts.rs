@@ -108,6 +108,7 @@ fn field(line: &str) -> Option<Field> {
     };
     let mut words = line.split_whitespace();
     let (name, number, token) = (words.next()?, words.next()?, words.next()?);
+    let (number, inlined) = number.split_once('/').unwrap_or((number, ""));
     let (via, number) = number.split_once('.').unwrap_or(("0", number));
     let pointer = token.starts_with('*');
     let mut flags = Flags::default();
@@ -119,7 +120,13 @@ fn field(line: &str) -> Option<Field> {
         required: flags.required,
         number: number.parse().unwrap_or(0),
         via: via.parse().unwrap_or(0),
-        go: Go { ty: go.into(), pointer, omit_empty: flags.omit_empty, omit_zero: flags.omit_zero },
+        go: Go {
+            ty: go.into(),
+            inlined: inlined.into(),
+            pointer,
+            omit_empty: flags.omit_empty,
+            omit_zero: flags.omit_zero,
+        },
         patch: flags.patch,
         default,
         ..Field::default()

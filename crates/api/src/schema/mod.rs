@@ -3,12 +3,18 @@
 //! Strict validation, strategic merge, server-side apply, protobuf and OpenAPI all walk this graph.
 //! Built-in structs are made on first use from `k8s-openapi` and our table of facts; custom ones from a CRD.
 
+mod at;
+mod bytes;
 mod facts;
 pub mod quantity;
+pub mod time;
+mod walk;
 
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+
+pub use walk::{Report, check, complete, normalize};
 
 /// The type of one value.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +117,8 @@ pub struct Field {
 pub struct Go {
     /// Its Go type as Go prints it, without the pointer: `[]v1.ServicePort`; empty when not known.
     pub ty: Box<str>,
+    /// The Go struct it is inlined from; empty for none.
+    pub inlined: Box<str>,
     /// A pointer: zero is a value of its own and kept.
     pub pointer: bool,
     /// Left out when empty. Structs are never empty in this sense.

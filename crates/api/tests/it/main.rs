@@ -1,3 +1,3 @@
-//! What the crate promises its users, from outside.
+//! The API crate as the other crates use it.
 
-mod tables;
+mod walk;

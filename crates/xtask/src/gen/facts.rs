@@ -2,6 +2,7 @@
 //!
 //! The format is described at the top of the table itself; `landfall_api::schema` reads it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ const HEADER: &str = "\
 #   struct [atomic]
 #    field number type flags…
 #
-# number  protobuf field number; 2.1: field 1 of the inlined message 2; 0: not on the wire
+# number  protobuf field number; 2.1/Name: field 1 of message 2, which JSON inlines; 0: not on the wire
 # type    b bool, i int32, l int64, d double, s string, y bytes, x int or string, q quantity, t time, u micro time,
 #         a any, @struct, [T] list, w[T] list in a message of its own, {T} map, ob/oa/os schema or bool/schemas/texts;
 #         a leading * is a pointer in Go; :name is the Go type where it is not the obvious one
@@ -59,9 +60,8 @@ pub(super) fn table(schemas: &BTreeMap<String, Value>, modules: &Modules, roots:
     writer.todo.extend(roots.iter().map(|root| long(root)));
     let mut done = BTreeMap::new();
     while let Some(name) = writer.todo.pop_first() {
-        if !done.contains_key(&name) {
-            let text = writer.item(&name).with_context(|| name.clone())?;
-            done.insert(name, text);
+        if let Entry::Vacant(place) = done.entry(name.clone()) {
+            place.insert(writer.item(&name).with_context(|| name.clone())?);
         }
     }
     let mut blocks: Vec<String> = done.into_values().collect();
@@ -95,7 +95,7 @@ impl Writer<'_> {
         }
         let package = self.packages.get(&dir).context("just read")?;
         let mut fields = package.fields(&local)?;
-        fields.sort_by(|a, b| a.1.json.cmp(&b.1.json));
+        fields.sort_by(|a, b| a.json.cmp(&b.json));
         let mut text = short(name)?;
         match schema.get("x-kubernetes-map-type").and_then(Value::as_str) {
             Some("atomic") => text.push_str(" atomic"),
@@ -108,12 +108,12 @@ impl Writer<'_> {
             bail!("Go and OpenAPI disagree about the fields");
         }
         let mut refs = BTreeSet::new();
-        for (via, field) in &fields {
+        for field in &fields {
             let property = known.and_then(|k| k.get(&field.json));
             let property = property.with_context(|| format!("{} is not in OpenAPI", field.json))?;
             let required = schema.get("required").and_then(Value::as_array);
             let required = required.is_some_and(|r| r.iter().any(|n| n == field.json.as_str()));
-            let line = line(package, self.schemas, (*via, field), property, &mut refs);
+            let line = line(package, self.schemas, field, property, &mut refs);
             let (head, default) = line.with_context(|| field.json.clone())?;
             writeln!(text, " {head}{}{default}", if required { " req" } else { "" })?;
         }
@@ -136,14 +136,14 @@ impl Writer<'_> {
 fn line(
     package: &Package,
     schemas: &BTreeMap<String, Value>,
-    (via, field): (u32, &GoField),
+    field: &GoField,
     property: &Value,
     refs: &mut BTreeSet<String>,
 ) -> Result<(String, String)> {
     let mut text = field.json.clone();
-    match via {
-        0 => write!(text, " {}", field.number)?,
-        via => write!(text, " {via}.{}", field.number)?,
+    match &field.inlined {
+        None => write!(text, " {}", field.number)?,
+        Some((via, name)) => write!(text, " {via}.{}/{name}", field.number)?,
     }
     let pointer = if field.ty.starts_with('*') { "*" } else { "" };
     let (token, _) = type_token(package, &field.ty, property, refs)?;

@@ -22,7 +22,7 @@ pub(super) struct Package {
 }
 
 /// One field of a Go struct.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct GoField {
     /// Its type as written; for an embedded field, the embedded type.
     pub(super) ty: String,
@@ -34,6 +34,8 @@ pub(super) struct GoField {
     pub(super) omit_empty: bool,
     /// `omitzero`.
     pub(super) omit_zero: bool,
+    /// The protobuf number and the name of the inlined struct it comes from.
+    pub(super) inlined: Option<(u32, String)>,
 }
 
 impl Package {
@@ -95,25 +97,24 @@ impl Package {
         self.imports.insert(alias, own);
     }
 
-    /// The fields of a struct, inlined ones in place; with each the number of the message it is inlined from.
-    pub(super) fn fields(&self, name: &str) -> Result<Vec<(u32, GoField)>> {
+    /// The fields of a struct, inlined ones in place.
+    pub(super) fn fields(&self, name: &str) -> Result<Vec<GoField>> {
         let fields = self.structs.get(name).with_context(|| format!("no Go struct {name}"))?;
         let mut all = Vec::new();
         for field in fields {
             if !field.json.is_empty() {
-                all.push((0, field.clone()));
+                all.push(field.clone());
             } else if field.ty == "TypeMeta" || field.ty.ends_with(".TypeMeta") {
                 for json in ["apiVersion", "kind"] {
-                    let number = 0;
                     let (json, ty) = (json.to_owned(), "string".to_owned());
-                    all.push((0, GoField { ty, json, number, omit_empty: true, omit_zero: false }));
+                    all.push(GoField { ty, json, omit_empty: true, ..GoField::default() });
                 }
             } else {
-                for (via, inner) in self.fields(&field.ty)? {
-                    if via != 0 {
+                for inner in self.fields(&field.ty)? {
+                    if inner.inlined.is_some() {
                         bail!("{name}: inlined twice");
                     }
-                    all.push((field.number, inner));
+                    all.push(GoField { inlined: Some((field.number, field.ty.clone())), ..inner });
                 }
             }
         }
@@ -178,7 +179,8 @@ fn field(line: &str) -> Option<GoField> {
         return None;
     }
     let has = |option| options.contains(&option);
-    Some(GoField { ty, json: name, number, omit_empty: has("omitempty"), omit_zero: has("omitzero") })
+    let (omit_empty, omit_zero) = (has("omitempty"), has("omitzero"));
+    Some(GoField { ty, json: name, number, omit_empty, omit_zero, inlined: None })
 }
 
 fn tag<'a>(tags: &'a str, name: &str) -> Option<&'a str> {
