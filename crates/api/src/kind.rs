@@ -99,6 +99,19 @@ pub trait Rules: Send + Sync {
     fn prepare_create(&self, _object: &mut Value) {}
     /// Before validation of an update: carries over what a user may not change silently.
     fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
+    /// Before a delete, when deletion has not begun: adds what the object must wait for (a CRD's finalizer). `now` is
+    /// the time in RFC 3339.
+    fn prepare_delete(&self, _object: &mut Value, _now: &str) {}
+    /// Custom resources only: drops what their schema does not know, in place of [`crate::schema`]'s own walk, and
+    /// gives the dropped paths (`spec.x`) in order. `None`: the kind's type graph decides.
+    fn prune(&self, _object: &mut Value) -> Option<Vec<String>> {
+        None
+    }
+    /// Whether `validate_update` judges the new object too, so that `validate` is not called for an update. Kinds
+    /// that tolerate what was wrong before (custom resources, CRDs) do.
+    fn update_alone(&self) -> bool {
+        false
+    }
     /// What is wrong with a new object. `metadata` in general is checked by the server.
     fn validate(&self, object: &Value) -> ErrorList;
     /// What is wrong with a new object that would be left alone in an old one; called after `validate`, on create only.

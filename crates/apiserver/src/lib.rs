@@ -2,6 +2,7 @@
 
 pub mod authn;
 pub mod authz;
+pub mod crd;
 pub mod discovery;
 pub mod keys;
 pub mod managed;
