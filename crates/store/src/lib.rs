@@ -18,6 +18,7 @@
 pub mod embedded;
 mod entry;
 mod error;
+pub mod etcd;
 mod mirror;
 mod snapshot;
 mod watch;
@@ -31,6 +32,7 @@ use futures::future::BoxFuture;
 pub use embedded::open_embedded;
 pub use entry::{Change, Entry, Memo};
 pub use error::{Error, OpenError};
+pub use etcd::connect_etcd;
 pub use mirror::HistoryLimits;
 pub use snapshot::Snapshot;
 pub use watch::{Event, Watch};

@@ -32,7 +32,6 @@ pub(super) struct Committer {
 }
 
 /// How the data file is.
-#[expect(clippy::large_enum_variant, reason = "there is one, and it is nearly always the large one")]
 enum Disk {
     Working(File),
     /// A commit failed, and the file could not be opened again since.

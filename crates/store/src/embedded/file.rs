@@ -180,7 +180,7 @@ fn open_file(path: &Path, cache_bytes: usize) -> Result<Database, OpenError> {
         initialise(&database).map_err(|error| refused(error, &new))?;
         drop(database);
         fs::rename(&new, path).map_err(io)?;
-        let parent = path.parent().unwrap_or(Path::new("."));
+        let parent = path.parent().unwrap_or_else(|| Path::new("."));
         fs::File::open(parent).and_then(|directory| directory.sync_all()).map_err(io)?;
     }
     builder.open(path).map_err(|error| refused(error, path))
@@ -257,7 +257,7 @@ fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
         undos.extend(some);
     }
     let past = record::changes(&state, undos).map_err(damaged)?;
-    let oldest = past.first().map_or(state.revision(), |change| change.revision().saturating_sub(1));
+    let oldest = past.first().map_or_else(|| state.revision(), |change| change.revision().saturating_sub(1));
     let log_total = log.iter().fold(LogTotal::default(), |sum, record| sum.plus(record.total));
     drop((read, meta, table));
     Ok(Loaded { file: File { database, log, log_total, digest }, state, expiries, past, oldest })

@@ -89,11 +89,14 @@ async fn history_is_bounded_also_over_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_expire_also_over_a_restart() {
+    fn today() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_hours(24 * 20_000)
+    }
     fn tomorrow() -> SystemTime {
-        SystemTime::now() + Duration::from_hours(25)
+        today() + Duration::from_hours(25)
     }
     let directory = tempfile::tempdir().unwrap();
-    let store = open(&directory);
+    let store = open_embedded(Config { now: today, ..Config::new(directory.path()) }).unwrap();
     let day = Some(Duration::from_hours(24));
     store.create("a/day", value("x"), day).await.unwrap();
     let last = store.create("a/ever", value("x"), None).await.unwrap();

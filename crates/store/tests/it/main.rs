@@ -1,4 +1,8 @@
 //! The store as its users see it: one battery of cases, run on every backend, and each backend's own faults.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod battery;
+mod cluster;
 mod embedded;
+mod etcd;
+mod etcd_faults;
