@@ -17,7 +17,6 @@
 
 pub mod addresses;
 pub mod age;
-pub mod decode;
 pub mod field;
 pub mod kind;
 pub mod kinds;

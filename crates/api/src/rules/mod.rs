@@ -10,6 +10,7 @@ use crate::kind::Rules;
 use crate::names::{self, NameRule};
 
 pub mod read;
+pub mod workloads;
 
 /// Makes the rules of one kind.
 type Make = fn() -> Arc<dyn Rules>;
@@ -19,6 +20,9 @@ const TABLE: &[(&str, &str, Make)] = &[];
 
 /// The rules of a built-in kind as the federation serves it. A kind without rules of its own has [`Plain`] ones.
 pub fn rules(group: &str, kind: &str) -> Arc<dyn Rules> {
+    if let Some(rules) = workloads::rules(group, kind) {
+        return rules;
+    }
     TABLE
         .iter()
         .find(|(g, k, _)| (*g, *k) == (group, kind))

@@ -1,4 +1,3 @@
 //! The API crate as the other crates use it.
 
-mod decode;
 mod walk;
