@@ -8,3 +8,4 @@ pub mod keys;
 pub mod managed;
 pub mod patch;
 pub mod pki;
+pub mod reviews;
