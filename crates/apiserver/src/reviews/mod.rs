@@ -68,7 +68,6 @@ pub fn review(kind: &Kind, body: Value, context: &Context<'_>) -> Result<Value, 
 }
 
 /// SelfSubjectReview: who am I.
-#[expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "all answers have one shape")]
 fn self_subject_review(_body: Value, context: &Context<'_>) -> Result<Value, Status> {
     Ok(json!({
         "metadata": {"creationTimestamp": time(context.now_s)},
