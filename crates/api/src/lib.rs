@@ -17,6 +17,7 @@
 
 pub mod addresses;
 pub mod age;
+pub mod decode;
 pub mod field;
 pub mod kind;
 pub mod kinds;

@@ -6,6 +6,7 @@ pub mod crd;
 pub mod discovery;
 pub mod keys;
 pub mod managed;
+pub mod openapi;
 pub mod patch;
 pub mod pki;
 pub mod reviews;

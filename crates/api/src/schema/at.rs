@@ -7,7 +7,7 @@ use super::{Field, Struct, Type};
 /// One place in an object.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
-    up: Option<&'a At<'a>>,
+    up: Option<&'a Self>,
     step: Step<'a>,
 }
 

@@ -19,7 +19,7 @@ pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
 
 /// Whole groups of letters with padding only at the end, and no stray bits: nothing to change.
 fn well_formed(text: &str) -> bool {
-    let body = text.strip_suffix("==").map_or_else(|| text.strip_suffix('=').unwrap_or(text), |body| body);
+    let body = text.strip_suffix("==").unwrap_or_else(|| text.strip_suffix('=').unwrap_or(text));
     let padding = text.len() - body.len();
     let stray = match (padding, body.bytes().last()) {
         (0, _) => false,

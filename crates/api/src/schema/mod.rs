@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 pub use walk::{Report, check, complete, normalize};
+pub(crate) use walk::{whole as write_whole, word as json_word};
 
 /// The type of one value.
 #[derive(Clone, Debug, Default)]

@@ -305,7 +305,7 @@ fn empty(ty: &Type, value: &Value) -> bool {
 }
 
 /// Go writes `1`, not `1.0`.
-fn whole(number: &mut Number) {
+pub(crate) fn whole(number: &mut Number) {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.is_f64()
         && let Some(float) = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < EXACT)
@@ -316,7 +316,7 @@ fn whole(number: &mut Number) {
 }
 
 /// The kind of a JSON value in Go's words.
-const fn word(value: &Value) -> &'static str {
+pub(crate) const fn word(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -1,3 +1,4 @@
 //! The API crate as the other crates use it.
 
+mod decode;
 mod walk;

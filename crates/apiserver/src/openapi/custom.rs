@@ -1,0 +1,31 @@
+//! Components of custom kinds: the CRD's schema with what every object has.
+
+use landfall_api::Kind;
+use serde_json::{Value, json};
+
+use super::components::{Components, META, reference};
+
+/// The component name of a custom kind: `test.example.v1.Boat` for `example.test/v1`.
+pub(super) fn name(kind: &Kind) -> String {
+    let mut labels: Vec<&str> = kind.group.split('.').collect();
+    labels.reverse();
+    format!("{}.{}.{}", labels.join("."), kind.version, kind.kind)
+}
+
+/// Adds a custom kind and its list.
+pub(super) fn add(components: &mut Components, kind: &Kind, schema: &Value) {
+    let name = name(kind);
+    let object_meta = components.add_named(&format!("{META}.ObjectMeta"));
+    let mut schema = if schema.is_object() { schema.clone() } else { json!({}) };
+    schema["type"] = json!("object");
+    if !schema.get("properties").is_some_and(Value::is_object) {
+        schema["properties"] = json!({});
+    }
+    schema["properties"]["apiVersion"] = components.type_meta("apiVersion");
+    schema["properties"]["kind"] = components.type_meta("kind");
+    schema["properties"]["metadata"] =
+        json!({"description": "Standard object's metadata.", "allOf": [reference(&object_meta)]});
+    components.insert(&name, schema);
+    components.mark(&name, &kind.group, &kind.version, &kind.kind);
+    components.add_list(kind, &name, &reference(&name));
+}
