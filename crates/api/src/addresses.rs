@@ -86,13 +86,16 @@ pub fn validate_cidr(text: &str, path: &Path<'_>, errors: &mut ErrorList) {
 }
 
 /// Which addresses an endpoint may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointAddresses {
     /// Whether 127.0.0.0/8 and ::1 are allowed, as simulated members need it.
     pub allow_loopback: bool,
 }
 
 impl EndpointAddresses {
+    /// Only addresses that another machine could reach, as Kubernetes has it.
+    pub const REACHABLE: Self = Self { allow_loopback: false };
+
     /// An address that traffic can be sent to.
     pub fn validate(self, text: &str, path: &Path<'_>, errors: &mut ErrorList) {
         let Some(ip) = parse_ip(text) else {
@@ -172,7 +175,7 @@ mod tests {
             ],
         );
         let endpoint = |text: &str, path: &Path<'_>, errors: &mut ErrorList| {
-            EndpointAddresses::default().validate(text, path, errors);
+            EndpointAddresses::REACHABLE.validate(text, path, errors);
         };
         check(
             endpoint,

@@ -139,7 +139,7 @@ fn validate_owners(owners: &[Value], errors: &mut ErrorList) {
         }
         if (api_version, kind) == ("v1", "Event") {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            errors.invalid(&path, owner.clone(), detail);
+            read::invalid_shown(errors, &path, &shown_owner(owner), detail);
         }
         if !flag(owner, "controller") {
             continue;
@@ -153,10 +153,23 @@ fn validate_owners(owners: &[Value], errors: &mut ErrorList) {
                     name(first),
                     name(owner)
                 );
-                errors.invalid(&path, owners.to_vec(), detail);
+                read::invalid_shown(errors, &path, &shown_owners(owners), &detail);
             }
         }
     }
+}
+
+/// Owners as Go writes them.
+fn shown_owners(owners: &[Value]) -> String {
+    let shown: Vec<String> = owners.iter().map(shown_owner).collect();
+    format!("[{}]", shown.join(","))
+}
+
+fn shown_owner(owner: &Value) -> String {
+    let order = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let fields: Vec<String> =
+        order.iter().filter_map(|name| Some(format!("{name:?}:{}", field(owner, name)?))).collect();
+    format!("{{{}}}", fields.join(","))
 }
 
 fn validate_finalizers(kind: &Kind, metadata: &Value, errors: &mut ErrorList) {
@@ -300,11 +313,12 @@ mod tests {
             &owners(json!([{"apiVersion": "apps/", "kind": "", "name": "", "uid": ""}])),
             "[metadata.ownerReferences.apiVersion: Invalid value: \"apps/\": version must not be empty, metadata.ownerReferences.kind: Invalid value: \"\": must not be empty, metadata.ownerReferences.name: Invalid value: \"\": must not be empty, metadata.ownerReferences.uid: Invalid value: \"\": must not be empty]",
         );
+        let shown = r#"{"apiVersion":"v1","kind":"Secret","name":"s","uid":"u","controller":true}"#;
         check_create(
             "ConfigMap",
             &owners(json!([owner, owner])),
             &format!(
-                "metadata.ownerReferences: Invalid value: [{owner},{owner}]: Only one reference can have Controller set to true. Found \"true\" in references for Secret/s and Secret/s"
+                "metadata.ownerReferences: Invalid value: [{shown},{shown}]: Only one reference can have Controller set to true. Found \"true\" in references for Secret/s and Secret/s"
             ),
         );
     }

@@ -5,18 +5,62 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::addresses::EndpointAddresses;
 use crate::field::ErrorList;
-use crate::kind::Rules;
+use crate::kind::{Rules, Scope};
 use crate::names::{self, NameRule};
+use crate::rules::reviews::Review;
 
+pub mod core;
+pub mod endpoints;
+pub mod events;
+pub mod events_convert;
+pub mod ingress;
+pub mod lease;
+pub mod networking;
+pub mod quota;
+pub mod rbac;
 pub mod read;
+mod resources;
+pub mod reviews;
+pub mod secret;
+pub mod service;
 pub mod workloads;
 
 /// Makes the rules of one kind.
 type Make = fn() -> Arc<dyn Rules>;
 
 /// Group, kind, rules: one row per kind with rules of its own.
-const TABLE: &[(&str, &str, Make)] = &[];
+#[rustfmt::skip] // one row per line, whatever its length
+const TABLE: &[(&str, &str, Make)] = &[
+    ("", "ConfigMap", || Arc::new(core::ConfigMap)),
+    ("", "Endpoints", || Arc::new(endpoints::Endpoints::REACHABLE)),
+    ("", "Event", || Arc::new(events::Event { strict: false })),
+    ("", "LimitRange", || Arc::new(quota::LimitRange)),
+    ("", "Namespace", || Arc::new(core::Namespace)),
+    ("", "PersistentVolumeClaim", || Arc::new(quota::Claim)),
+    ("", "ResourceQuota", || Arc::new(quota::ResourceQuota)),
+    ("", "Secret", || Arc::new(secret::Secret)),
+    ("", "Service", || Arc::new(service::ServiceRules { allocates: false })),
+    ("", "ServiceAccount", || Arc::new(core::ServiceAccount)),
+    ("authentication.k8s.io", "SelfSubjectReview", || Arc::new(Review::Other)),
+    ("authentication.k8s.io", "TokenReview", || Arc::new(Review::Other)),
+    ("authorization.k8s.io", "LocalSubjectAccessReview", || Arc::new(Review::Local)),
+    ("authorization.k8s.io", "SelfSubjectAccessReview", || Arc::new(Review::Own)),
+    ("authorization.k8s.io", "SelfSubjectRulesReview", || Arc::new(Review::Other)),
+    ("authorization.k8s.io", "SubjectAccessReview", || Arc::new(Review::Subject)),
+    ("coordination.k8s.io", "Lease", || Arc::new(lease::Lease)),
+    ("discovery.k8s.io", "EndpointSlice", || Arc::new(endpoints::EndpointSlice::REACHABLE)),
+    ("events.k8s.io", "Event", || Arc::new(events::Event { strict: true })),
+    ("networking.k8s.io", "Ingress", || Arc::new(ingress::Ingress)),
+    ("networking.k8s.io", "IngressClass", || Arc::new(networking::IngressClass)),
+    ("networking.k8s.io", "NetworkPolicy", || Arc::new(networking::NetworkPolicy)),
+    ("rbac.authorization.k8s.io", "ClusterRole", || Arc::new(rbac::Role { scope: Scope::Cluster })),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", || Arc::new(rbac::Binding { scope: Scope::Cluster })),
+    ("rbac.authorization.k8s.io", "Role", || Arc::new(rbac::Role { scope: Scope::Namespaced })),
+    ("rbac.authorization.k8s.io", "RoleBinding", || Arc::new(rbac::Binding { scope: Scope::Namespaced })),
+    ("scheduling.k8s.io", "PriorityClass", || Arc::new(lease::PriorityClass)),
+];
 
 /// The rules of a built-in kind as the federation serves it. A kind without rules of its own has [`Plain`] ones.
 pub fn rules(group: &str, kind: &str) -> Arc<dyn Rules> {
@@ -27,6 +71,17 @@ pub fn rules(group: &str, kind: &str) -> Arc<dyn Rules> {
         .iter()
         .find(|(g, k, _)| (*g, *k) == (group, kind))
         .map_or_else(|| Arc::new(Plain::SUBDOMAIN) as Arc<dyn Rules>, |(_, _, make)| make())
+}
+
+/// The rules of a built-in kind as a simulated member serves it: addresses are allocated, and loopback ones are fine.
+pub fn member_rules(group: &str, kind: &str) -> Arc<dyn Rules> {
+    let addresses = EndpointAddresses { allow_loopback: true };
+    match (group, kind) {
+        ("", "Service") => Arc::new(service::ServiceRules { allocates: true }),
+        ("", "Endpoints") => Arc::new(endpoints::Endpoints { addresses }),
+        ("discovery.k8s.io", "EndpointSlice") => Arc::new(endpoints::EndpointSlice { addresses }),
+        _ => rules(group, kind),
+    }
 }
 
 /// Whether a PUT to a name that does not exist creates the object.

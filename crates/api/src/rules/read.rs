@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::field::{ErrorList, Path};
+use crate::field::{ErrorList, ErrorType, Path};
 use crate::names::Sentences;
 
 /// A field that is there and not null.
@@ -105,4 +105,16 @@ pub fn sentences(wrong: Sentences, value: &str, path: &Path<'_>, errors: &mut Er
     for sentence in wrong {
         errors.invalid(path, value, sentence);
     }
+}
+
+/// `Invalid value`, showing JSON whose fields stand in an order of their own, as Go writes its structs.
+pub fn invalid_shown(errors: &mut ErrorList, path: &Path<'_>, shown: &str, detail: &str) {
+    errors.add(ErrorType::Invalid, path, None, format!("{shown}: {detail}"));
+}
+
+/// `Unsupported value`, with the supported ones in the order given.
+pub fn unsupported(errors: &mut ErrorList, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
+    let quoted: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+    let detail = format!("supported values: {}", quoted.join(", "));
+    errors.add(ErrorType::NotSupported, path, Some(value.into()), detail);
 }

@@ -1,4 +1,5 @@
 //! The API crate as the other crates use it.
 
 mod decode;
+mod rules;
 mod walk;
