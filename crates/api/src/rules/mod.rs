@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use crate::addresses::EndpointAddresses;
 use crate::field::ErrorList;
-use crate::kind::{Rules, Scope};
+use crate::kind::{Kind, Rules, Scope};
 use crate::names::{self, NameRule};
 use crate::rules::reviews::Review;
+use crate::status::Status;
+use crate::{meta, objectmeta};
 
 pub mod core;
 pub mod endpoints;
@@ -82,6 +84,31 @@ pub fn member_rules(group: &str, kind: &str) -> Arc<dyn Rules> {
         ("discovery.k8s.io", "EndpointSlice") => Arc::new(endpoints::EndpointSlice { addresses }),
         _ => rules(group, kind),
     }
+}
+
+/// Everything wrong with a new object, in the order Kubernetes says it. Reviews have no `metadata` to speak of.
+pub fn check_create(kind: &Kind, object: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if !kind.verbs.is_empty() {
+        errors.extend(objectmeta::validate_create(kind, object));
+    }
+    errors.extend(kind.rules.validate(object));
+    errors.extend(kind.rules.validate_create(object));
+    errors
+}
+
+/// Everything wrong with a change, in the order Kubernetes says it.
+pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> ErrorList {
+    let mut errors = objectmeta::validate_update(kind, object, old);
+    errors.extend(kind.rules.validate_update(object, old));
+    errors.extend(kind.rules.validate(object));
+    errors
+}
+
+/// 422 with what is wrong. Kubernetes names the group an object is stored under, and of reviews not even the kind.
+pub fn refuse(kind: &Kind, object: &Value, errors: &ErrorList) -> Status {
+    let shown = if kind.verbs.is_empty() { "" } else { &kind.kind };
+    Status::invalid(&kind.stored_as.0, shown, meta::name(object), errors)
 }
 
 /// Whether a PUT to a name that does not exist creates the object.

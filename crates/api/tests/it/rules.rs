@@ -8,7 +8,7 @@ use std::path::Path;
 
 use landfall_api::field::ErrorList;
 use landfall_api::kind::Kind;
-use landfall_api::{Status, kinds, meta, objectmeta};
+use landfall_api::{Status, kinds, objectmeta, rules};
 use serde_json::{Map, Value, json};
 
 /// Rows in which we differ from Kubernetes on purpose, and why.
@@ -73,33 +73,18 @@ fn check(kinds: &[Kind], row: &Value) -> Result<(), String> {
 fn create(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     kind.rules.default(object);
     kind.rules.prepare_create(object);
-    let review = kind.verbs.is_empty();
-    let mut errors = if review { ErrorList::new() } else { objectmeta::validate_create(kind, object) };
-    errors.extend(kind.rules.validate(object));
-    errors.extend(kind.rules.validate_create(object));
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let name = if review { "" } else { &kind.kind };
-    Err(Status::invalid(group(kind), name, meta::name(object), &errors))
-}
-
-/// Refusals name the group that the object is stored under.
-fn group(kind: &Kind) -> &str {
-    &kind.stored_as.0
+    refuse(kind, object, &rules::check_create(kind, object))
 }
 
 fn update(kind: &Kind, object: &mut Value, old: &Value) -> Result<(), Status> {
     kind.rules.default(object);
     objectmeta::carry_over(object, old);
     kind.rules.prepare_update(object, old);
-    let mut errors = objectmeta::validate_update(kind, object, old);
-    errors.extend(kind.rules.validate_update(object, old));
-    errors.extend(kind.rules.validate(object));
-    if errors.is_empty() {
-        return Ok(());
-    }
-    Err(Status::invalid(group(kind), &kind.kind, meta::name(object), &errors))
+    refuse(kind, object, &rules::check_update(kind, object, old))
+}
+
+fn refuse(kind: &Kind, object: &Value, errors: &ErrorList) -> Result<(), Status> {
+    if errors.is_empty() { Ok(()) } else { Err(rules::refuse(kind, object, errors)) }
 }
 
 fn compare(found: &Value, wanted: &Value) -> Result<(), String> {

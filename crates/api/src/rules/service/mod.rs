@@ -216,3 +216,6 @@ fn warnings(object: &Value) -> Vec<String> {
     ];
     rows.iter().filter(|(holds, _)| *holds).map(|(_, text)| (*text).to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,6 +113,8 @@ fn field_selectors() {
         let found = FieldSelector::parse(text).map(|s| s.matches(&object));
         assert_eq!(found, expected.map_err(String::from), "{text:?}");
     }
+    let newer = json!({"source": {}, "reportingComponent": "scheduler"});
+    assert!(FieldSelector::parse("source=scheduler").unwrap().matches(&newer));
     assert_eq!(FieldSelector::parse("metadata.name=x").unwrap().exact("metadata.name"), Some("x"));
     assert_eq!(FieldSelector::parse("metadata.name!=x").unwrap().exact("metadata.name"), None);
 }
@@ -125,5 +127,23 @@ proptest::proptest! {
             selector.matches(None);
         }
         drop(FieldSelector::parse(&text));
+    }
+}
+
+#[test]
+fn fields_that_a_kind_cannot_be_selected_by() {
+    for (kind, text, expected) in [
+        ("Service", "spec.type=ClusterIP,metadata.name=a", Ok(())),
+        ("Service", "spec.foo=1", Err("field label not supported: spec.foo")),
+        ("Job", "spec.foo=1", Err("field label \"spec.foo\" not supported for Job")),
+        (
+            "ConfigMap",
+            "spec.foo=1",
+            Err("\"spec.foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+        ),
+    ] {
+        let kind = crate::kinds::federation().into_iter().find(|k| k.kind == kind).unwrap();
+        let found = FieldSelector::parse(text).unwrap().check(&kind);
+        assert_eq!(found, expected.map_err(String::from), "{} {text}", kind.kind);
     }
 }
