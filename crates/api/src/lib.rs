@@ -31,6 +31,7 @@ pub mod rules;
 pub mod schema;
 pub mod selector;
 pub mod status;
+pub mod wire;
 
 pub use kind::{Kind, Printer, Rules, Scope};
 pub use status::{Reason, Status};

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 pub use walk::{Report, check, complete, normalize};
-pub(crate) use walk::{whole as write_whole, word as json_word};
+pub(crate) use walk::{whole as write_whole, word as json_word, zero as zero_value};
 
 /// The type of one value.
 #[derive(Clone, Debug, Default)]
@@ -216,4 +216,9 @@ pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<StructRef> {
 /// The full names of all built-in structs, sorted.
 pub fn builtin_names() -> Vec<String> {
     facts::names()
+}
+
+/// The struct of a CRD's schemas.
+pub(crate) fn props() -> &'static Struct {
+    builtin("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
 }

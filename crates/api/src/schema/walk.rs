@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::at::{At, Step};
 use super::quantity::Quantity;
 use super::time::{self, Precision};
-use super::{Field, SchemaOr, Struct, Type, builtin, bytes};
+use super::{Field, SchemaOr, Struct, Type, bytes, props};
 
 /// What a walk found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,8 +26,6 @@ impl Report {
     }
 }
 
-/// The struct of a CRD's schemas.
-pub(super) const PROPS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 /// Values inside each other; what decoders let through is less.
 const DEPTH_MAX: usize = 512;
 /// Unknown fields reported of one object, as in Kubernetes.
@@ -185,7 +183,7 @@ impl Walk {
     /// A schema inside a CRD, or what may stand in its place. Kubernetes decodes these apart, and not strictly.
     fn schema_or(&mut self, or: SchemaOr, value: &mut Value) {
         let lenient = std::mem::replace(&mut self.lenient, true);
-        let props = builtin(PROPS);
+        let props = props();
         match (or, value) {
             (_, Value::Object(map)) => self.fields(props, map, &At::ROOT),
             (SchemaOr::Schemas, Value::Array(items)) => {
@@ -279,7 +277,7 @@ const fn always(field: &Field) -> bool {
 }
 
 /// The JSON of Go's zero value.
-fn zero(ty: &Type) -> Value {
+pub(crate) fn zero(ty: &Type) -> Value {
     match ty {
         Type::Bool => Value::Bool(false),
         Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => Value::from(0),

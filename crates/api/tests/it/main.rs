@@ -3,3 +3,4 @@
 mod decode;
 mod rules;
 mod walk;
+mod wire;
