@@ -1,5 +1,6 @@
 //! Serves kinds over the Kubernetes protocol from a store; generic over the table of kinds.
 
+pub mod audit;
 pub mod authn;
 pub mod authz;
 pub mod crd;

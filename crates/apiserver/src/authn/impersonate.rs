@@ -1,28 +1,159 @@
-//! Acting as another user: `Impersonate-User`, `-Group`, `-Uid` and `-Extra-*`, each allowed for itself.
+//! Acting as another user: `Impersonate-User`, `-Group`, `-Uid` and `-Extra-*`.
+//!
+//! Kubernetes knows several modes and takes the first that is allowed. The constrained ones ask twice: may the user
+//! make *this* request as somebody (`impersonate-on:<mode>:<verb>`), and may they be that somebody
+//! (`impersonate:<mode>`). The plain one, `impersonate`, asks only the second. When none is allowed, the first mode's
+//! refusal is shown.
 
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName};
 use landfall_api::Status;
 
-use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, serviceaccount};
+use super::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User, serviceaccount};
 use crate::authz::{Attributes, Policy, forbidden};
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA: &str = "impersonate-extra-";
-/// The group of `uids` and `userextras`.
+/// The API group of `uids`, `userextras` and, when constrained, of users and groups.
 const AUTHENTICATION: &str = "authentication.k8s.io";
+/// What nodes' user names begin with, and the group they are in.
+const NODE: (&str, &str) = ("system:node:", "system:nodes");
+/// Where a service account's token says which node it is on.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+/// From so many groups or extra values on, one question about all of them is asked first.
+const MANY: usize = 4;
 
-/// The user to go on as; none when no other is asked for.
-pub fn impersonate(headers: &HeaderMap, user: &User, policy: &Policy) -> Result<Option<User>, Status> {
-    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-        return Ok(None);
-    }
+/// Somebody to go on as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impersonated {
+    /// Who.
+    pub user: User,
+    /// The verb that allowed it, for the audit log; empty for the plain one.
+    pub constraint: &'static str,
+}
+
+/// One way to be allowed.
+struct Mode {
+    /// Its name; empty for the plain one.
+    name: &'static str,
+    /// The verb on users, groups and the rest.
+    verb: &'static str,
+    /// Whether it is for this wish of this user.
+    applies: fn(&Asked, &User) -> bool,
+}
+
+/// The modes, in the order they are tried.
+const MODES: [Mode; 5] = [
+    Mode { name: "associated-node", verb: "impersonate:associated-node", applies: own_node },
+    Mode {
+        name: "arbitrary-node",
+        verb: "impersonate:arbitrary-node",
+        applies: |asked, _| asked.only_name() && asked.node().is_some(),
+    },
+    Mode {
+        name: "serviceaccount",
+        verb: "impersonate:serviceaccount",
+        applies: |asked, _| asked.only_name() && asked.account().is_some(),
+    },
+    Mode {
+        name: "user-info",
+        verb: "impersonate:user-info",
+        applies: |asked, _| asked.node().is_none() && asked.account().is_none(),
+    },
+    PLAIN,
+];
+
+const PLAIN: Mode = Mode { name: "", verb: "impersonate", applies: |_, _| true };
+
+/// The user to go on as for a request (`request.user` is who makes it); none when no other is asked for.
+pub fn impersonate_for(
+    headers: &HeaderMap,
+    request: &Attributes<'_>,
+    policy: &Policy,
+) -> Result<Option<Impersonated>, Status> {
     let Some(asked) = Asked::read(headers)? else { return Ok(None) };
-    asked.check(user, policy)?;
-    Ok(Some(asked.into_user()))
+    let mut refused = None;
+    for mode in MODES.iter().filter(|mode| (mode.applies)(&asked, request.user)) {
+        match mode.check(&asked, request, policy) {
+            Ok(()) => {
+                let constraint = if mode.name.is_empty() { "" } else { mode.verb };
+                return Ok(Some(Impersonated { user: asked.into_user(mode), constraint }));
+            }
+            Err(status) => refused = refused.or(Some(status)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// As [`impersonate_for`], by the plain mode alone, which needs no request.
+pub fn impersonate(headers: &HeaderMap, user: &User, policy: &Policy) -> Result<Option<User>, Status> {
+    let Some(asked) = Asked::read(headers)? else { return Ok(None) };
+    PLAIN.check(&asked, &Attributes::path(user, "", ""), policy)?;
+    Ok(Some(asked.into_user(&PLAIN)))
+}
+
+fn own_node(asked: &Asked, user: &User) -> bool {
+    let on = user.extra.get(NODE_NAME).map(Vec::as_slice);
+    let account = serviceaccount::split_username(&user.name).is_some();
+    account && asked.only_name() && asked.node().is_some_and(|node| on == Some(&[node.to_owned()][..]))
+}
+
+// === impl Mode ===
+
+impl Mode {
+    fn check(&self, asked: &Asked, request: &Attributes<'_>, policy: &Policy) -> Result<(), Status> {
+        let allow = |asked: Attributes<'_>| {
+            let verdict = policy.authorize(&asked);
+            if verdict.allowed() { Ok(()) } else { Err(forbidden(&asked, verdict.reason())) }
+        };
+        let constrained = !self.name.is_empty();
+        if constrained {
+            let verb = format!("impersonate-on:{}:{}", self.name, request.verb);
+            allow(Attributes { verb: &verb, ..*request })?;
+        }
+        let about = |group, resource, name| Attributes {
+            version: "v1",
+            ..Attributes::resource(request.user, self.verb, group, resource, "", name)
+        };
+        let group = if constrained { AUTHENTICATION } else { "" };
+        allow(self.who(asked, about(group, "users", asked.name.as_str())))?;
+        if !asked.uid.is_empty() {
+            allow(about(AUTHENTICATION, "uids", asked.uid.as_str()))?;
+        }
+        let groups = about(group, "groups", "");
+        if constrained {
+            asked.check_groups(&groups)?;
+        }
+        let all_groups = constrained && asked.groups.len() >= MANY;
+        if !(all_groups && allow(Attributes { name: "*", ..groups }).is_ok()) {
+            asked.groups.iter().try_for_each(|name| allow(Attributes { name, ..groups }))?;
+        }
+        let extras = about(AUTHENTICATION, "userextras", "");
+        if constrained {
+            asked.check_extra(&extras)?;
+        }
+        let all_extra = constrained && asked.extra.len() >= MANY;
+        if !(all_extra && allow(Attributes { subresource: "*", name: "*", ..extras }).is_ok()) {
+            let mut each = asked.extra.iter();
+            each.try_for_each(|(key, name)| allow(Attributes { subresource: key, name, ..extras }))?;
+        }
+        Ok(())
+    }
+
+    /// The question about the name itself.
+    fn who<'a>(&self, asked: &'a Asked, user: Attributes<'a>) -> Attributes<'a> {
+        if let Some((namespace, name)) = asked.account() {
+            return Attributes { resource: "serviceaccounts", namespace, name, ..user };
+        }
+        match asked.node() {
+            Some(_) if self.name == "associated-node" => Attributes { resource: "nodes", name: "*", ..user },
+            Some(name) if !self.name.is_empty() => Attributes { resource: "nodes", name, ..user },
+            _ => user,
+        }
+    }
 }
 
 /// What the headers ask for.
@@ -35,79 +166,113 @@ struct Asked {
 
 impl Asked {
     fn read(headers: &HeaderMap) -> Result<Option<Self>, Status> {
+        if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            return Ok(None);
+        }
         let text = |name: &HeaderName| headers.get(name).map(lossy).unwrap_or_default();
         let (name, uid) = (text(&USER), text(&UID));
         let groups: Vec<String> = headers.get_all(GROUP).iter().map(lossy).collect();
-        let extra: Vec<(String, String)> = headers
-            .iter()
-            .filter_map(|(header, value)| {
-                let key = header.as_str().strip_prefix(EXTRA)?;
-                Some((unescape(key), lossy(value)))
-            })
-            .collect();
-        let asked = Self { name, groups, extra, uid };
+        let extra = headers.iter().filter_map(|(header, value)| {
+            let key = header.as_str().strip_prefix(EXTRA)?;
+            Some((unescape(key), lossy(value)))
+        });
+        let asked = Self { name, groups, extra: extra.collect(), uid };
         if !asked.name.is_empty() {
             return Ok(Some(asked));
         }
         if asked.groups.is_empty() && asked.extra.is_empty() && asked.uid.is_empty() {
             return Ok(None);
         }
-        let what = asked.references();
-        Err(Status::bad_request(format!("requested [{what}] without impersonating a user")))
+        let what = asked.shown();
+        Err(Status::bad_request(format!("requested {what} without impersonating a user name")))
     }
 
-    /// What is asked for, as Go prints the ObjectReferences it keeps it in.
-    fn references(&self) -> String {
-        let api = format!("{AUTHENTICATION}/v1");
-        let groups = self.groups.iter().map(|name| format!("{{Group  {name}    }}"));
-        let extra = self.extra.iter().map(|(key, value)| format!("{{UserExtra  {value}  {api}  {key}}}"));
-        let uid = (!self.uid.is_empty()).then(|| format!("{{UID  {}  {api}  }}", self.uid));
-        groups.chain(extra).chain(uid).collect::<Vec<_>>().join(" ")
+    /// As Go prints the user it keeps the wish in.
+    fn shown(&self) -> String {
+        let list = |items: &[String]| {
+            let quoted: Vec<String> = items.iter().map(|item| format!("{item:?}")).collect();
+            format!("[]string{{{}}}", quoted.join(", "))
+        };
+        let groups = if self.groups.is_empty() { "[]string(nil)".into() } else { list(&self.groups) };
+        let mut extra = String::from("map[string][]string(nil)");
+        if !self.extra.is_empty() {
+            let pairs: Vec<String> =
+                self.extra_map().iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
+            extra = format!("map[string][]string{{{}}}", pairs.join(", "));
+        }
+        let uid = &self.uid;
+        format!("&user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:{groups}, Extra:{extra}}}")
     }
 
-    fn check(&self, user: &User, policy: &Policy) -> Result<(), Status> {
-        let allow = |asked: Attributes<'_>| {
-            let verdict = policy.authorize(&asked);
-            if verdict.allowed() { Ok(()) } else { Err(forbidden(&asked, verdict.reason())) }
-        };
-        let about = |group, resource, namespace, name| {
-            Attributes::resource(user, "impersonate", group, resource, namespace, name)
-        };
-        match serviceaccount::split_username(&self.name) {
-            Some((namespace, name)) => allow(about("", "serviceaccounts", namespace, name))?,
-            None => allow(about("", "users", "", &self.name))?,
-        }
-        for group in &self.groups {
-            allow(about("", "groups", "", group))?;
-        }
+    fn extra_map(&self) -> BTreeMap<String, Vec<String>> {
+        let mut map = BTreeMap::<String, Vec<String>>::new();
         for (key, value) in &self.extra {
-            let asked = about(AUTHENTICATION, "userextras", "", value);
-            allow(Attributes { subresource: key, version: "v1", ..asked })?;
+            map.entry(key.clone()).or_default().push(value.clone());
         }
-        if !self.uid.is_empty() {
-            allow(Attributes { version: "v1", ..about(AUTHENTICATION, "uids", "", &self.uid) })?;
+        map
+    }
+
+    const fn only_name(&self) -> bool {
+        self.groups.is_empty() && self.extra.is_empty() && self.uid.is_empty()
+    }
+
+    fn account(&self) -> Option<(&str, &str)> {
+        serviceaccount::split_username(&self.name)
+    }
+
+    fn node(&self) -> Option<&str> {
+        self.name.strip_prefix(NODE.0).filter(|name| serviceaccount::is_subdomain(name))
+    }
+
+    /// What the constrained modes never allow.
+    fn check_groups(&self, about: &Attributes<'_>) -> Result<(), Status> {
+        if self.groups.iter().any(String::is_empty) {
+            return Err(forbidden(about, "impersonating the empty string group is not allowed"));
+        }
+        if self.groups.iter().any(|group| group == MASTERS) {
+            let about = Attributes { name: MASTERS, ..*about };
+            return Err(forbidden(&about, "impersonating the system:masters group is not allowed"));
         }
         Ok(())
     }
 
-    fn into_user(self) -> User {
-        let Self { name, mut groups, extra: pairs, uid } = self;
-        if let (true, Some((namespace, _))) = (groups.is_empty(), serviceaccount::split_username(&name)) {
-            groups = serviceaccount::groups(namespace);
+    fn check_extra(&self, about: &Attributes<'_>) -> Result<(), Status> {
+        for (key, value) in &self.extra {
+            let prefixed = key
+                .split_once('/')
+                .is_some_and(|(domain, path)| serviceaccount::is_subdomain(domain) && !path.is_empty());
+            if key.is_empty() {
+                return Err(forbidden(about, "impersonating the empty string key in extra is not allowed"));
+            }
+            if !prefixed {
+                let why = format!(
+                    "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {key:?}: must be a domain-prefixed path (such as \"acme.io/foo\")"
+                );
+                return Err(forbidden(about, &why));
+            }
+            if value.is_empty() {
+                return Err(forbidden(about, "impersonating the empty string value in extra is not allowed"));
+            }
         }
+        Ok(())
+    }
+
+    fn into_user(self, mode: &Mode) -> User {
+        let extra = self.extra_map();
+        let mut groups = match (self.account(), self.node()) {
+            (Some((namespace, _)), _) if self.groups.is_empty() => serviceaccount::groups(namespace),
+            (_, Some(_)) if !mode.name.is_empty() => vec![NODE.1.into()],
+            _ => self.groups.clone(),
+        };
         let has = |group: &str| groups.iter().any(|g| g == group);
-        if name == ANONYMOUS {
+        if self.name == ANONYMOUS {
             if !has(UNAUTHENTICATED) {
                 groups.push(UNAUTHENTICATED.into());
             }
         } else if !has(AUTHENTICATED) && !has(UNAUTHENTICATED) {
             groups.push(AUTHENTICATED.into());
         }
-        let mut extra = BTreeMap::<String, Vec<String>>::new();
-        for (key, value) in pairs {
-            extra.entry(key).or_default().push(value);
-        }
-        User { name, uid, groups, extra }
+        User { name: self.name, uid: self.uid, groups, extra }
     }
 }
 
@@ -134,86 +299,5 @@ fn unescape(key: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::authz::policy::Item;
-    use serde_json::json;
-
-    fn policy() -> Policy {
-        let role = json!({"metadata": {"name": "imp"}, "rules": [
-            {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"]},
-            {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups", "serviceaccounts"]},
-            {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes", "uids"]},
-        ]});
-        let binding = json!({"metadata": {"name": "imp"}, "roleRef": {"kind": "ClusterRole", "name": "imp"},
-            "subjects": [{"kind": "User", "name": "alice"}]});
-        let items = [Item::parse("clusterroles", &role), Item::parse("clusterrolebindings", &binding)]
-            .map(|i| i.expect("an item"));
-        Policy::compile(&items)
-    }
-
-    fn ask(pairs: &[(&'static str, &str)]) -> Result<Option<User>, String> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, value.parse().expect("a header value"));
-        }
-        let alice = User { name: "alice".into(), ..User::default() };
-        impersonate(&headers, &alice, &policy()).map_err(|s| s.message)
-    }
-
-    #[test]
-    fn allowed_headers_swap_the_user() {
-        let check = |pairs: &[(&'static str, &str)], name: &str, groups: &[&str]| {
-            let user = ask(pairs).expect("allowed").expect("another user");
-            assert_eq!(
-                (user.name.as_str(), user.groups.as_slice()),
-                (name, &*groups.iter().map(|g| (*g).to_owned()).collect::<Vec<_>>())
-            );
-        };
-        check(&[("impersonate-user", "bob")], "bob", &["system:authenticated"]);
-        check(
-            &[("impersonate-user", "bob"), ("impersonate-group", "a"), ("impersonate-group", "b")],
-            "bob",
-            &["a", "b", "system:authenticated"],
-        );
-        check(
-            &[("impersonate-user", "system:serviceaccount:dev:x")],
-            "system:serviceaccount:dev:x",
-            &["system:serviceaccounts", "system:serviceaccounts:dev", "system:authenticated"],
-        );
-        check(
-            &[("impersonate-user", "bob"), ("impersonate-group", "system:unauthenticated")],
-            "bob",
-            &["system:unauthenticated"],
-        );
-        let user =
-            ask(&[("impersonate-user", "bob"), ("impersonate-extra-scopes", "x"), ("impersonate-uid", "7")]);
-        let user = user.expect("allowed").expect("another user");
-        assert_eq!((user.uid.as_str(), user.extra["scopes"].as_slice()), ("7", &["x".to_owned()][..]));
-        assert_eq!(ask(&[("accept", "x")]), Ok(None));
-    }
-
-    #[test]
-    fn each_header_needs_its_own_permission() {
-        let check =
-            |pairs: &[(&'static str, &str)], expected: &str| assert_eq!(ask(pairs), Err(expected.into()));
-        check(
-            &[("impersonate-user", "root")],
-            r#"users "root" is forbidden: User "alice" cannot impersonate resource "users" in API group "" at the cluster scope"#,
-        );
-        check(
-            &[("impersonate-user", "bob"), ("impersonate-extra-a%2fb", "v")],
-            r#"userextras.authentication.k8s.io "v" is forbidden: User "alice" cannot impersonate resource "userextras/a/b" in API group "authentication.k8s.io" at the cluster scope"#,
-        );
-        check(&[("impersonate-group", "a")], "requested [{Group  a    }] without impersonating a user");
-    }
-
-    #[test]
-    fn keys_are_unescaped_when_they_can_be() {
-        for (key, expected) in
-            [("a%2fb", "a/b"), ("a%2", "a%2"), ("%zz", "%zz"), ("%", "%"), ("plain", "plain")]
-        {
-            assert_eq!(unescape(key), expected);
-        }
-    }
-}
+#[path = "impersonate_tests.rs"]
+mod tests;

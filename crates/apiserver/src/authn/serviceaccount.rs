@@ -307,7 +307,7 @@ fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_word(text)
 }
 
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_word)
 }
 
