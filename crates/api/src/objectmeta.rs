@@ -166,10 +166,13 @@ fn shown_owners(owners: &[Value]) -> String {
 }
 
 fn shown_owner(owner: &Value) -> String {
-    let order = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
-    let fields: Vec<String> =
-        order.iter().filter_map(|name| Some(format!("{name:?}:{}", field(owner, name)?))).collect();
-    format!("{{{}}}", fields.join(","))
+    let texts =
+        ["apiVersion", "kind", "name", "uid"].map(|name| (name, Some(Value::from(text(owner, name)))));
+    let flags = ["controller", "blockOwnerDeletion"].map(|name| (name, field(owner, name).cloned()));
+    let fields = texts.into_iter().chain(flags);
+    let shown: Vec<String> =
+        fields.filter_map(|(name, value)| Some(format!("{name:?}:{}", value?))).collect();
+    format!("{{{}}}", shown.join(","))
 }
 
 fn validate_finalizers(kind: &Kind, metadata: &Value, errors: &mut ErrorList) {

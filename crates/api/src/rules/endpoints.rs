@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::read::{self, child, default_to, field, items_mut, list, same, text};
+use super::read::{self, child, default_absent, default_to, field, items_mut, list, same, text};
 use super::service::{PROTOCOLS, validate_protocol};
 use crate::addresses::{self, EndpointAddresses};
 use crate::field::{ErrorList, Path};
@@ -119,12 +119,8 @@ impl Rules for EndpointSlice {
         let Some(object) = object.as_object_mut() else { return };
         for port in items_mut(object, "ports") {
             // An empty name is a name; only none at all gets the default, which is the empty one.
-            if port.get("name").is_none_or(Value::is_null) {
-                port.insert("name".into(), "".into());
-            }
-            if port.get("protocol").is_none_or(Value::is_null) {
-                port.insert("protocol".into(), "TCP".into());
-            }
+            default_absent(port, "name", "");
+            default_absent(port, "protocol", "TCP");
         }
     }
 

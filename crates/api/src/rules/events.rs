@@ -100,7 +100,8 @@ impl Rules for Event {
             ("reportingInstance", "reportingInstance"),
         ] {
             if !same(object.get(name), old.get(name)) {
-                errors.invalid(&Path::new(shown), child(object, name).clone(), "field is immutable");
+                let value = shown_in_go(name, object.get(name));
+                read::invalid_shown(&mut errors, &Path::new(shown), &value, "field is immutable");
             }
         }
         errors
@@ -134,6 +135,32 @@ impl Event {
             let detail = format!("can have at most {NOTE_BYTES_MAX} characters");
             errors.invalid(&Path::new("message"), "", detail);
         }
+    }
+}
+
+/// A field as Go shows it, which knows nothing of its JSON names here.
+fn shown_in_go(name: &str, value: Option<&Value>) -> String {
+    let value = value.unwrap_or(&Value::Null);
+    let show = |names: &[(&str, &str)]| {
+        let fields: Vec<String> =
+            names.iter().map(|(go, json)| format!("{go:?}:{}", Value::from(text(value, json)))).collect();
+        format!("{{{}}}", fields.join(","))
+    };
+    match name {
+        "related" if value.is_null() => "null".into(),
+        "regarding" | "related" => show(&[
+            ("Kind", "kind"),
+            ("Namespace", "namespace"),
+            ("Name", "name"),
+            ("UID", "uid"),
+            ("APIVersion", "apiVersion"),
+            ("ResourceVersion", "resourceVersion"),
+            ("FieldPath", "fieldPath"),
+        ]),
+        "deprecatedSource" => show(&[("Component", "component"), ("Host", "host")]),
+        "deprecatedCount" => value.as_i64().unwrap_or(0).to_string(),
+        "eventTime" | "deprecatedFirstTimestamp" | "deprecatedLastTimestamp" => value.to_string(),
+        _ => Value::from(value.as_str().unwrap_or("")).to_string(),
     }
 }
 

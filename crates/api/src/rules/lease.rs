@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::read::{self, default_to, field, flag, int, same, text};
+use super::read::{self, default_absent, field, flag, int, same, text};
 use crate::field::{ErrorList, Path};
 use crate::kind::Rules;
 use crate::{meta, names};
@@ -69,11 +69,16 @@ const SYSTEM: [(&str, i64); 2] =
 impl Rules for PriorityClass {
     fn default(&self, object: &mut Value) {
         if let Some(class) = object.as_object_mut() {
-            default_to(class, "preemptionPolicy", "PreemptLowerPriority");
+            default_absent(class, "preemptionPolicy", "PreemptLowerPriority");
         }
     }
 
-    fn validate(&self, object: &Value) -> ErrorList {
+    /// Nothing that was right can become wrong: what is checked on create cannot change.
+    fn validate(&self, _object: &Value) -> ErrorList {
+        ErrorList::new()
+    }
+
+    fn validate_create(&self, object: &Value) -> ErrorList {
         let mut errors = ErrorList::new();
         let value = int(object, "value");
         if meta::name(object).starts_with("system-") {
@@ -90,6 +95,7 @@ impl Rules for PriorityClass {
         }
         match field(object, "preemptionPolicy").and_then(Value::as_str) {
             None | Some("PreemptLowerPriority" | "Never") => {}
+            Some("") => errors.required(&Path::new("preemptionPolicy"), ""),
             Some(other) => {
                 let policies = ["PreemptLowerPriority", "Never"];
                 read::unsupported(&mut errors, &Path::new("preemptionPolicy"), other, &policies);

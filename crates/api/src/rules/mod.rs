@@ -89,11 +89,16 @@ pub fn member_rules(group: &str, kind: &str) -> Arc<dyn Rules> {
 /// Everything wrong with a new object, in the order Kubernetes says it. Reviews have no `metadata` to speak of.
 pub fn check_create(kind: &Kind, object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    if !kind.verbs.is_empty() {
+    // Old events have always been looked at first, and their metadata only when all else was right.
+    let late = kind.kind == "Event" && kind.group.is_empty();
+    if !kind.verbs.is_empty() && !late {
         errors.extend(objectmeta::validate_create(kind, object));
     }
     errors.extend(kind.rules.validate(object));
     errors.extend(kind.rules.validate_create(object));
+    if late && errors.is_empty() {
+        errors.extend(objectmeta::validate_create(kind, object));
+    }
     errors
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::read::{self, child, default_to, field, items_mut, list, same, text, unsupported};
+use super::read::{self, child, default_absent, field, items_mut, list, same, text, unsupported};
 use crate::addresses;
 use crate::field::{ErrorList, Path};
 use crate::kind::Rules;
@@ -19,7 +19,7 @@ impl Rules for IngressClass {
     fn default(&self, object: &mut Value) {
         let Some(spec) = object.get_mut("spec") else { return };
         if let Some(parameters) = read::map_mut(spec, "parameters") {
-            default_to(parameters, "scope", "Cluster");
+            default_absent(parameters, "scope", "Cluster");
         }
     }
 
@@ -115,7 +115,7 @@ impl Rules for NetworkPolicy {
         for (direction, _) in DIRECTIONS {
             for rule in items_mut(spec, direction) {
                 for port in items_mut(rule, "ports") {
-                    default_to(port, "protocol", "TCP");
+                    default_absent(port, "protocol", "TCP");
                 }
             }
         }

@@ -313,7 +313,7 @@ pub struct Claim;
 
 impl Rules for Claim {
     fn default(&self, object: &mut Value) {
-        read::default_to(meta::child_mut(object, "spec"), "volumeMode", "Filesystem");
+        read::default_absent(meta::child_mut(object, "spec"), "volumeMode", "Filesystem");
         read::default_to(meta::child_mut(object, "status"), "phase", "Pending");
     }
 
@@ -329,8 +329,14 @@ impl Rules for Claim {
         for mode in modes.iter().filter(|m| !m.as_str().is_some_and(|m| known.contains(&m))) {
             errors.not_supported(&path, mode.clone(), &known);
         }
-        if modes.len() > 1 && modes.iter().any(|m| m == "ReadWriteOncePod") {
+        let alone = modes.iter().any(|m| m == "ReadWriteOncePod");
+        let other = |m: &Value| m != "ReadWriteOncePod" && m.as_str().is_some_and(|m| known.contains(&m));
+        if alone && modes.iter().any(other) {
             errors.forbidden(&path, "may not use ReadWriteOncePod with other access modes");
+        }
+        if !matches!(text(spec, "volumeMode"), "Filesystem" | "Block") {
+            let mode = text(spec, "volumeMode");
+            errors.not_supported(&SPEC.child("volumeMode"), mode, &["Block", "Filesystem"]);
         }
         let path = SPEC.child("resources");
         let path = path.key("storage");
@@ -345,14 +351,22 @@ impl Rules for Claim {
         errors
     }
 
+    /// Only a bound claim may ask for more; what changed is not shown, as Kubernetes does it.
     fn validate_update(&self, object: &Value, old: &Value) -> ErrorList {
         let mut errors = ErrorList::new();
-        for name in ["accessModes", "volumeMode", "selector"] {
-            if !same(read::spec(object).get(name), read::spec(old).get(name)) {
-                let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-                errors.forbidden(&SPEC, detail);
-                break;
+        let kept = |object: &Value| {
+            let mut spec = read::spec(object).clone();
+            if let Some(spec) = spec.as_object_mut() {
+                spec.remove("volumeAttributesClassName");
+                if text(child(old, "status"), "phase") == "Bound" {
+                    spec.remove("resources");
+                }
             }
+            spec
+        };
+        if !same(Some(&kept(object)), Some(&kept(old))) {
+            let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+            errors.forbidden(&SPEC, detail);
         }
         errors
     }

@@ -65,6 +65,13 @@ pub fn default_to(map: &mut Map<String, Value>, name: &str, value: impl Into<Val
     }
 }
 
+/// Sets a field that is absent or null; an empty text is a value of its own where Kubernetes has a pointer.
+pub fn default_absent(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+    if map.get(name).is_none_or(Value::is_null) {
+        map.insert(name.into(), value.into());
+    }
+}
+
 /// Whether a value says nothing: null, false, 0, `""`, `[]` or `{}`.
 pub fn is_empty(value: &Value) -> bool {
     match value {

@@ -92,11 +92,23 @@ fn validate_type(object: &Value, errors: &mut ErrorList) {
 fn validate_json(data: &Value, key: &str, errors: &mut ErrorList) {
     let Some(value) = data.get(key) else { return errors.required(&DATA.key(key), "") };
     let bytes = STANDARD.decode(value.as_str().unwrap_or("")).unwrap_or_default();
-    let why = match serde_json::from_slice::<Value>(&bytes) {
-        Ok(Value::Object(_) | Value::Null) => return,
-        Ok(_) => "json: cannot unmarshal into Go value of type map[string]interface {}",
-        Err(e) if e.is_eof() => "unexpected end of JSON input",
-        Err(_) => "invalid character looking for beginning of value",
+    let first = bytes.iter().copied().find(|b| !b.is_ascii_whitespace());
+    let why = match (serde_json::from_slice::<Value>(&bytes), first) {
+        (Ok(Value::Object(_) | Value::Null), _) => return,
+        (Ok(other), _) => {
+            let kind = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            };
+            format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
+        }
+        (Err(e), _) if e.is_eof() => "unexpected end of JSON input".to_owned(),
+        (Err(_), Some(b)) if !b"{[\"-0123456789tfn".contains(&b) => {
+            format!("invalid character {:?} looking for beginning of value", char::from(b))
+        }
+        (Err(_), _) => "invalid character in JSON".to_owned(),
     };
     errors.invalid(&DATA.key(key), "<secret contents redacted>", why);
 }

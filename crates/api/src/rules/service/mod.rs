@@ -8,7 +8,7 @@ mod spec;
 
 use serde_json::{Value, json};
 
-use super::read::{self, child, default_to, field, items_mut, list, text};
+use super::read::{self, child, default_absent, default_to, field, items_mut, list, text};
 use crate::addresses;
 use crate::field::{ErrorList, Path};
 use crate::kind::Rules;
@@ -46,14 +46,14 @@ impl Rules for ServiceRules {
         let ty = spec.get("type").and_then(Value::as_str).unwrap_or("");
         let (load_balancer, alias) = (ty == "LoadBalancer", ty == "ExternalName");
         if load_balancer || matches!(ty, "NodePort" | "ClusterIP") {
-            default_to(spec, "internalTrafficPolicy", "Cluster");
+            default_absent(spec, "internalTrafficPolicy", "Cluster");
         }
         if alias && matches!(policy(spec), Some("Cluster" | "Local")) {
             // Means nothing for a name, and Kubernetes never shows it there.
             spec.remove("internalTrafficPolicy");
         }
         if load_balancer {
-            default_to(spec, "allocateLoadBalancerNodePorts", true);
+            default_absent(spec, "allocateLoadBalancerNodePorts", true);
         }
     }
 
@@ -132,7 +132,7 @@ fn default_status(object: &mut Value) {
     let Some(balancer) = balancer.as_object_mut() else { return };
     for ingress in items_mut(balancer, "ingress") {
         if ingress.get("ip").and_then(Value::as_str).is_some_and(|ip| !ip.is_empty()) {
-            default_to(ingress, "ipMode", "VIP");
+            default_absent(ingress, "ipMode", "VIP");
         }
     }
 }
