@@ -4,6 +4,7 @@
 //! Built-in structs are made on first use from `k8s-openapi` and our table of facts; custom ones from a CRD.
 
 mod at;
+mod build;
 mod bytes;
 mod facts;
 pub mod quantity;
@@ -14,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+pub use build::from_json_schema;
 pub use walk::{Report, check, complete, normalize};
 pub(crate) use walk::{whole as write_whole, word as json_word, zero as zero_value};
 

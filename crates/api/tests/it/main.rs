@@ -1,6 +1,7 @@
 //! The API crate as the other crates use it.
 
 mod decode;
+mod openapi;
 mod rules;
 mod walk;
 mod wire;

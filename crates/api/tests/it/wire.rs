@@ -21,8 +21,8 @@ fn body(api_version: &str, kind: &str, object: &impl Message) -> Vec<u8> {
 
 fn check(api_version: &str, kind: &str, object: &impl Message, mut want: Value) {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    let mut seen = wire::parse(&body(api_version, kind, object), api_version, kind).unwrap();
-    let report = normalize(of_kind(group, version, kind).unwrap().get(), &mut seen);
+    let mut seen = wire::parse(&body(api_version, kind, object), api_version, kind).expect("a good body");
+    let report = normalize(of_kind(group, version, kind).expect("a built-in kind").get(), &mut seen);
     assert!(report.is_clean(), "{report:?}");
     (want["apiVersion"], want["kind"]) = (api_version.into(), kind.into());
     assert_eq!(seen, want);
