@@ -5,6 +5,7 @@ pub mod authn;
 pub mod authz;
 pub mod crd;
 pub mod discovery;
+pub mod housekeeping;
 pub mod keys;
 pub mod managed;
 pub mod openapi;
