@@ -216,7 +216,8 @@ impl Status {
             status["reason"] = json!(self.reason.as_str());
         }
         let details = self.details();
-        if !details.is_empty() {
+        // Kubernetes always gives details with a 403, be they empty.
+        if !details.is_empty() || self.reason == Reason::Forbidden {
             status["details"] = Value::Object(details);
         }
         status

@@ -80,13 +80,22 @@ fn check_binding(policy: &Policy, write: &Write<'_>) -> Result<(), Status> {
     }
     match policy.role_rules(kind, name, namespace) {
         Ok(rules) => confirm(policy, write, &rules),
-        Err(_) => Err(Status::not_found(GROUP, plural, name)),
+        // Kubernetes names the resource of the request here, not the role's.
+        Err(_) => Err(Status::not_found(GROUP, write.resource, name)),
     }
 }
 
 /// Whether the user holds all of these rules where the object is written.
 fn confirm(policy: &Policy, write: &Write<'_>, rules: &[Rule]) -> Result<(), Status> {
     let (own, unresolved) = policy.rules_for(write.user, write.namespace);
+    // Again by the resource of the request.
+    let unresolved: Vec<String> = unresolved
+        .iter()
+        .map(|why| match why.split_once('.') {
+            Some(("role" | "clusterrole", rest)) => format!("{}.{rest}", write.resource),
+            _ => why.clone(),
+        })
+        .collect();
     let parts = rules.iter().flat_map(Rule::break_down);
     let missing: Vec<Rule> = parts.filter(|part| !own.iter().any(|rule| rule.covers(part))).collect();
     if missing.is_empty() {
@@ -180,6 +189,7 @@ mod tests {
             ("clusterroles", role("escalate", json!([escalate]))),
             ("rolebindings", binding("alice", "pods")),
             ("rolebindings", binding("escalator", "escalate")),
+            ("rolebindings", binding("broken", "nowhere")),
         ];
         let items: Vec<Item> = objects.iter().filter_map(|(p, o)| Item::parse(p, o)).collect();
         Policy::compile(&items)
@@ -220,6 +230,15 @@ mod tests {
             ),
         );
         check("escalator", "roles", &more, None, Ok(()));
+        check(
+            "broken",
+            "roles",
+            &role(&json!([{"verbs": ["get", "put"], "nonResourceURLs": ["/x"]}])),
+            None,
+            Err(
+                "roles.rbac.authorization.k8s.io \"r\" is forbidden: user \"broken\" (groups=[\"g1\" \"g2\"]) is attempting to grant RBAC permissions not currently held:\n{NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}\n{NonResourceURLs:[\"/x\"], Verbs:[\"put\"]}; resolution errors: [roles.rbac.authorization.k8s.io \"nowhere\" not found]",
+            ),
+        );
         let mut collected = more.clone();
         collected["metadata"]["finalizers"] = json!(["x"]);
         check("alice", "roles", &collected, Some(&more), Ok(()));
@@ -243,7 +262,7 @@ mod tests {
             "rolebindings",
             &binding("Role", "none"),
             None,
-            Err("roles.rbac.authorization.k8s.io \"none\" not found"),
+            Err("rolebindings.rbac.authorization.k8s.io \"none\" not found"),
         );
     }
 
