@@ -14,6 +14,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::kubernetes;
+use crate::shell::{output, root};
+
 /// Where the table is, from the root of the workspace.
 const TABLE: &str = "crates/api/src/schema/facts.txt";
 /// The Go modules that define the served kinds; their version goes with the server's.
@@ -107,25 +110,28 @@ pub(crate) fn run(what: &What) -> Result<()> {
     match what {
         What::Facts { check } => {
             let table = facts::table(&documents()?, &modules()?, ROOTS)?;
-            settle(Path::new(TABLE), &table, *check)
+            settle(&root().join(TABLE), &table, *check)
         }
     }
 }
 
-/// Writes a table, or compares it with what is there.
+/// Writes a table, or fails with the difference between it and what is there.
 fn settle(path: &Path, made: &str, check: bool) -> Result<()> {
     if !check {
         return std::fs::write(path, made).with_context(|| format!("writing {}", path.display()));
     }
-    let there = std::fs::read_to_string(path).unwrap_or_default();
-    if there == made {
+    if std::fs::read_to_string(path).is_ok_and(|there| there == made) {
         return Ok(());
     }
-    let differing = there.lines().zip(made.lines()).find(|(a, b)| a != b);
-    let (committed, real) = differing.unwrap_or(("its length", "its length"));
+    let beside = std::env::temp_dir().join(format!("landfall-gen-{}.txt", std::process::id()));
+    std::fs::write(&beside, made)?;
+    let difference = Command::new("diff").arg("-u").args([path, &beside]).output();
+    std::fs::remove_file(&beside)?;
+    let difference = difference.context("running diff")?;
     bail!(
-        "{} is stale; first difference:\n- {committed}\n+ {real}\nrun `cargo xtask gen facts`",
-        path.display()
+        "{} is stale: run `cargo xtask gen facts`\n{}",
+        path.display(),
+        String::from_utf8_lossy(&difference.stdout)
     )
 }
 
@@ -146,14 +152,13 @@ fn documents() -> Result<BTreeMap<String, Value>> {
 
 /// The source directories of the Go modules.
 fn modules() -> Result<facts::Modules> {
-    let version = server::VERSION.replacen("v1.", "v0.", 1);
+    let version = kubernetes::VERSION.replacen("v1.", "v0.", 1);
     let mut modules = facts::Modules::new();
     for module in MODULES {
-        let made =
-            Command::new("go").args(["mod", "download", "-json", &format!("{module}@{version}")]).output();
-        let made = made.context("running go")?;
-        let answer: Value =
-            serde_json::from_slice(&made.stdout).with_context(|| format!("downloading {module}"))?;
+        let wanted = format!("{module}@{version}");
+        // Outside the checkout, so that no go.mod is asked.
+        let answer = output(Command::new("go").args(["mod", "download", "-json", &wanted]).current_dir("/"))?;
+        let answer: Value = serde_json::from_str(&answer).with_context(|| format!("downloading {module}"))?;
         let dir = answer.get("Dir").and_then(Value::as_str).with_context(|| format!("{module}: {answer}"))?;
         modules.insert((*module).to_owned(), PathBuf::from(dir));
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// The version of Kubernetes the tables are made from.
-pub(super) const VERSION: &str = "v1.36.4";
+use crate::kubernetes;
+use crate::shell::output;
 
 /// A running etcd and kube-apiserver; both end with the value.
 pub(super) struct Server {
     children: Vec<Child>,
+    binaries: PathBuf,
     dir: PathBuf,
     port: u16,
 }
@@ -20,12 +21,13 @@ pub(super) struct Server {
 impl Server {
     /// Starts both in a directory of their own and waits until the server is ready.
     pub(super) fn start() -> Result<Self> {
+        let binaries = kubernetes::binaries()?;
         let dir = std::env::temp_dir().join(format!("landfall-gen-{}", std::process::id()));
         std::fs::create_dir_all(&dir)?;
         let [client, peer, port] = [free_port()?, free_port()?, free_port()?];
-        let mut server = Self { children: Vec::new(), dir, port };
+        let mut server = Self { children: Vec::new(), binaries, dir, port };
         let key = server.path("sa.key");
-        run(Command::new("openssl").args(["genrsa", "-out", &key, "2048"]))?;
+        output(Command::new("openssl").args(["genrsa", "-out", &key, "2048"]))?;
         std::fs::write(server.dir.join("tokens.csv"), "gen,gen,gen,system:masters\n")?;
         let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
         server.spawn(Command::new("etcd").args([
@@ -36,7 +38,7 @@ impl Server {
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster=default={peer}"),
         ]))?;
-        server.spawn(Command::new(binary("kube-apiserver")?).args([
+        server.spawn(Command::new(server.binaries.join("kube-apiserver")).args([
             format!("--etcd-servers={client}"),
             format!("--service-account-key-file={key}"),
             format!("--service-account-signing-key-file={key}"),
@@ -59,13 +61,8 @@ impl Server {
     /// The body at a path.
     pub(super) fn get(&self, path: &str) -> Result<String> {
         let server = format!("https://127.0.0.1:{}", self.port);
-        let mut command = Command::new(binary("kubectl")?);
         let flags = ["--insecure-skip-tls-verify", "--token=gen", "--server", &server, "get", "--raw", path];
-        let done = command.args(flags).output().context("running kubectl")?;
-        if !done.status.success() {
-            bail!("GET {path}: {}", String::from_utf8_lossy(&done.stderr));
-        }
-        String::from_utf8(done.stdout).context("the answer is no text")
+        output(Command::new(self.binaries.join("kubectl")).args(flags))
     }
 
     fn path(&self, name: &str) -> String {
@@ -91,18 +88,6 @@ impl Drop for Server {
     }
 }
 
-fn run(command: &mut Command) -> Result<()> {
-    let done = command.output().with_context(|| format!("running {}", command.get_program().display()))?;
-    if done.status.success() { Ok(()) } else { bail!("{}", String::from_utf8_lossy(&done.stderr)) }
-}
-
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-fn binary(name: &str) -> Result<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = cache.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?;
-    Ok(cache.join("landfall/kubernetes").join(VERSION).join(name))
 }
