@@ -1,5 +1,6 @@
 //! The API crate as the other crates use it.
 
+mod corpus;
 mod decode;
 mod openapi;
 mod rules;

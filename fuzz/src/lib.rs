@@ -1,0 +1,3 @@
+//! What the fuzz targets do, one module per crate under test.
+
+pub mod api;
