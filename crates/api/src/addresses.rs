@@ -85,6 +85,28 @@ pub fn validate_cidr(text: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
+/// A warning about an address that is right but not written as it should be.
+pub fn ip_warning(text: &str, path: &Path<'_>) -> Option<String> {
+    let address = parse_ip(text)?;
+    let mapped = matches!(address, IpAddr::V6(a) if a.to_ipv4_mapped().is_some());
+    let canonical = address.to_canonical().to_string();
+    if mapped || text.parse::<IpAddr>().is_err() {
+        return Some(format!("{path}: non-standard IP address {text:?} is invalid: use {canonical:?}"));
+    }
+    (canonical != text).then(|| {
+        format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format ({canonical:?})")
+    })
+}
+
+/// A warning about a block that is right but not written as it should be.
+pub fn cidr_warning(text: &str, path: &Path<'_>) -> Option<String> {
+    let (address, length) = parse_cidr(text)?;
+    let canonical = format!("{address}/{length}");
+    (address.is_ipv6() && canonical != text).then(|| {
+        format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({canonical:?})")
+    })
+}
+
 /// Which addresses an endpoint may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointAddresses {

@@ -169,6 +169,11 @@ impl Rules for ServiceAccount {
     fn validate(&self, _object: &Value) -> ErrorList {
         ErrorList::new()
     }
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        let warning = "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+        let has = meta::annotation(object, "kubernetes.io/enforce-mountable-secrets").is_some();
+        has.then(|| warning.to_owned()).into_iter().collect()
+    }
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
         names::name_is_subdomain(name, prefix)
     }

@@ -48,6 +48,21 @@ impl Rules for Endpoints {
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
         names::name_is_subdomain(name, prefix)
     }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let subsets = Path::new("subsets");
+        for (i, subset) in list(object, "subsets").iter().enumerate() {
+            let subset_path = subsets.index(i);
+            for name in ["addresses", "notReadyAddresses"] {
+                let path = subset_path.child(name);
+                for (at, address) in list(subset, name).iter().enumerate() {
+                    warnings.extend(addresses::ip_warning(text(address, "ip"), &path.index(at).child("ip")));
+                }
+            }
+        }
+        warnings
+    }
 }
 
 impl Endpoints {
@@ -157,6 +172,11 @@ impl Rules for EndpointSlice {
 
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
         names::name_is_subdomain(name, prefix)
+    }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        let domains = text(object, "addressType") == "FQDN";
+        domains.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned()).into_iter().collect()
     }
 }
 

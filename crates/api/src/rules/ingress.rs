@@ -50,7 +50,8 @@ impl Rules for Ingress {
     }
 
     fn warnings(&self, object: &Value) -> Vec<String> {
-        let old = meta::annotation(object, CLASS).is_some();
+        let named = field(read::spec(object), "ingressClassName").is_some();
+        let old = meta::annotation(object, CLASS).is_some() && !named;
         let warning = "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
         old.then(|| warning.to_owned()).into_iter().collect()
     }

@@ -153,6 +153,29 @@ impl Rules for NetworkPolicy {
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
         names::name_is_subdomain(name, prefix)
     }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (direction, peers) in DIRECTIONS {
+            let path = SPEC.child(direction);
+            for (i, rule) in list(read::spec(object), direction).iter().enumerate() {
+                let path = path.index(i);
+                let path = path.child(peers);
+                for (at, peer) in list(rule, peers).iter().enumerate() {
+                    warn_about_block(child(peer, "ipBlock"), &path.index(at).child("ipBlock"), &mut warnings);
+                }
+            }
+        }
+        warnings
+    }
+}
+
+fn warn_about_block(block: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
+    warnings.extend(addresses::cidr_warning(text(block, "cidr"), &path.child("cidr")));
+    let path = path.child("except");
+    for (at, except) in list(block, "except").iter().enumerate() {
+        warnings.extend(addresses::cidr_warning(except.as_str().unwrap_or(""), &path.index(at)));
+    }
 }
 
 fn validate_rule(rule: &Value, peers: &str, path: &Path<'_>, errors: &mut ErrorList) {

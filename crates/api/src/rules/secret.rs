@@ -10,6 +10,8 @@ use crate::field::{ErrorList, Path};
 use crate::kind::Rules;
 use crate::{meta, names};
 
+/// How every PEM block begins.
+const PEM: &[u8] = b"-----BEGIN ";
 const DATA: Path<'static> = Path::new("data");
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
 
@@ -54,6 +56,24 @@ impl Rules for Secret {
 
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
         names::name_is_subdomain(name, prefix)
+    }
+
+    /// Whether there is a certificate and a key at all; whether they fit is not looked at here.
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        if text(object, "type") != "kubernetes.io/tls" {
+            return Vec::new();
+        }
+        let data = read::child(object, "data");
+        let has_pem = |key| {
+            let bytes = STANDARD.decode(text(data, key)).unwrap_or_default();
+            bytes.windows(PEM.len()).any(|window| window == PEM)
+        };
+        let missing =
+            [("tls.crt", "certificate"), ("tls.key", "key")].into_iter().find(|(key, _)| !has_pem(key));
+        missing
+            .map(|(_, what)| format!("tls: failed to find any PEM data in {what} input"))
+            .into_iter()
+            .collect()
     }
 }
 

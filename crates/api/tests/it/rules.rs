@@ -1,7 +1,7 @@
 //! Rules against answers of a kube-apiserver 1.36.4, recorded in `tests/data/rules`.
 //!
-//! Each row is a manifest of ours, sent as POST (`create`) or, over `old`, as PUT (`update`) with `dryRun=All`, and the
-//! `object` or the `message` that came back. Left out of the answers is what a cluster allocates and a federation does
+//! Each row is a manifest of ours, sent as POST (`create`) or, over `old`, as PUT (`update`, or only its `status`) with
+//! `dryRun=All`, and the `object` with its `warnings`, or the `message`, that came back. Left out of the answers is what a cluster allocates and a federation does
 //! not: cluster IPs, IP families, health-check ports. Long values are written short: `x*1025`, `{"repeat": 3, "of": …}`.
 
 use std::path::Path;
@@ -99,19 +99,31 @@ fn check(kinds: &[Kind], row: &Value) -> Result<(), String> {
     if DIFFERENT.iter().any(|(name, _)| row["name"] == *name) {
         return Ok(());
     }
-    let (mut found, old) = match row.get("create") {
-        Some(object) => (object.clone(), None),
-        None => (row["update"].clone(), Some(&row["old"])),
+    let (mut found, old) = match (row.get("create"), row.get("status")) {
+        (Some(object), _) => (object.clone(), None),
+        (None, Some(status)) => {
+            let mut object = row["old"].clone();
+            object["status"] = status.clone();
+            (object, Some(&row["old"]))
+        }
+        (None, None) => (row["update"].clone(), Some(&row["old"])),
     };
     let report = schema::normalize(kind.schema.get(), &mut found);
     assert_eq!(report.error, None, "{}", row["name"]);
     let answer = match old {
         None => create(kind, &mut found),
+        Some(old) if row.get("status").is_some() => update_status(kind, &mut found, old),
         Some(old) => update(kind, &mut found, old),
     };
     schema::complete(kind.schema.get(), &mut found);
     match (answer, row.get("message")) {
-        (Ok(()), None) => compare(&clean(&found), &clean(&row["object"])),
+        (Ok(()), None) => {
+            let warned = row.get("warnings").cloned().unwrap_or_else(|| json!([]));
+            if row.get("create").is_some() {
+                compare(&json!(kind.rules.warnings(&found)), &warned)?;
+            }
+            compare(&clean(&found), &clean(&row["object"]))
+        }
         (Ok(()), Some(message)) => Err(format!("was accepted\n  wanted {message}")),
         (Err(found), None) => Err(format!("was refused\n  found {:?}", found.message)),
         (Err(found), Some(message)) if old.is_some() => {
@@ -132,6 +144,13 @@ fn update(kind: &Kind, object: &mut Value, old: &Value) -> Result<(), Status> {
     objectmeta::carry_over(object, old);
     kind.rules.prepare_update(object, old);
     refuse(kind, object, &rules::check_update(kind, object, old))
+}
+
+fn update_status(kind: &Kind, object: &mut Value, old: &Value) -> Result<(), Status> {
+    kind.rules.default(object);
+    let mut errors = objectmeta::validate_update(kind, object, old);
+    errors.extend(kind.rules.validate_status(object, old));
+    refuse(kind, object, &errors)
 }
 
 fn refuse(kind: &Kind, object: &Value, errors: &ErrorList) -> Result<(), Status> {

@@ -182,39 +182,49 @@ fn warnings(object: &Value) -> Vec<String> {
     let ty = text(spec, "type");
     let headless = ty == "ClusterIP" && text(spec, "clusterIP") == "None";
     let external_ips = !list(spec, "externalIPs").is_empty();
+    let balancer_ip = text(spec, "loadBalancerIP");
     let hints = meta::annotation(object, "service.kubernetes.io/topology-aware-hints").is_some();
-    let rows = [
-        (
-            hints,
-            "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead",
-        ),
-        (
-            headless && !text(spec, "loadBalancerIP").is_empty(),
-            "spec.loadBalancerIP is ignored for headless services",
-        ),
-        (headless && external_ips, "spec.externalIPs is ignored for headless services"),
-        (
-            headless && text(spec, "sessionAffinity") != "None",
-            "spec.SessionAffinity is ignored for headless services",
-        ),
-        (
-            external_ips && !headless && ty != "ExternalName",
-            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
-        ),
-        (
-            external_ips && ty == "ExternalName",
-            "spec.externalIPs is ignored when spec.type is \"ExternalName\"",
-        ),
-        (
-            ty != "ExternalName" && !text(spec, "externalName").is_empty(),
-            "spec.externalName is ignored when spec.type is not \"ExternalName\"",
-        ),
-        (
-            text(spec, "trafficDistribution") == "PreferClose",
-            "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
-        ),
-    ];
-    rows.iter().filter(|(holds, _)| *holds).map(|(_, text)| (*text).to_owned()).collect()
+    let mut warnings = Vec::new();
+    let mut warn = |when: bool, text: &str| warnings.extend(when.then(|| text.to_owned()));
+    warn(
+        hints,
+        "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead",
+    );
+    warn(headless && !balancer_ip.is_empty(), "spec.loadBalancerIP is ignored for headless services");
+    warn(headless && external_ips, "spec.externalIPs is ignored for headless services");
+    warn(
+        headless && text(spec, "sessionAffinity") != "None",
+        "spec.SessionAffinity is ignored for headless services",
+    );
+    let path = Path::new("spec");
+    let at_ips = path.child("externalIPs");
+    for (at, ip) in list(spec, "externalIPs").iter().enumerate() {
+        warnings.extend(addresses::ip_warning(ip.as_str().unwrap_or(""), &at_ips.index(at)));
+    }
+    let mut warn = |when: bool, text: &str| warnings.extend(when.then(|| text.to_owned()));
+    warn(
+        external_ips && !headless && ty != "ExternalName",
+        "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+    );
+    warnings.extend(addresses::ip_warning(balancer_ip, &path.child("loadBalancerIP")));
+    let at_ranges = path.child("loadBalancerSourceRanges");
+    for (at, range) in list(spec, "loadBalancerSourceRanges").iter().enumerate() {
+        warnings.extend(addresses::cidr_warning(range.as_str().unwrap_or(""), &at_ranges.index(at)));
+    }
+    let mut warn = |when: bool, text: &str| warnings.extend(when.then(|| text.to_owned()));
+    warn(
+        external_ips && ty == "ExternalName",
+        "spec.externalIPs is ignored when spec.type is \"ExternalName\"",
+    );
+    warn(
+        ty != "ExternalName" && !text(spec, "externalName").is_empty(),
+        "spec.externalName is ignored when spec.type is not \"ExternalName\"",
+    );
+    warn(
+        text(spec, "trafficDistribution") == "PreferClose",
+        "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
+    );
+    warnings
 }
 
 #[cfg(test)]

@@ -278,7 +278,6 @@ fn validate_external_ips(spec: &Value, errors: &mut ErrorList) {
 fn validate_node_ports(spec: &Value, errors: &mut ErrorList) {
     let at_ports = SPEC.child("ports");
     let ports = list(spec, "ports");
-    let pair = |port: &Value, name| (read::int(port, name), text(port, "protocol").to_owned());
     if text(spec, "type") == "ClusterIP" {
         for (at, _) in ports.iter().enumerate().filter(|(_, p)| read::int(p, "nodePort") != 0) {
             let detail = "may not be used when `type` is 'ClusterIP'";
@@ -287,13 +286,12 @@ fn validate_node_ports(spec: &Value, errors: &mut ErrorList) {
     }
     for (at, port) in ports.iter().enumerate() {
         let number = read::int(port, "nodePort");
-        let twice = || ports.iter().take(at).any(|p| pair(p, "nodePort") == pair(port, "nodePort"));
-        if number != 0 && twice() {
+        if number != 0 && ports.iter().take(at).any(|p| same_port(p, port, "nodePort")) {
             errors.duplicate(&at_ports.index(at).child("nodePort"), number);
         }
     }
     for (at, port) in ports.iter().enumerate() {
-        if ports.iter().take(at).any(|p| same_port(p, port)) {
+        if ports.iter().take(at).any(|p| same_port(p, port, "port")) {
             // Go shows its own struct here, in its own order.
             let shown = format!(
                 r#"{{"Name":"","Protocol":{},"AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}"#,
@@ -305,8 +303,8 @@ fn validate_node_ports(spec: &Value, errors: &mut ErrorList) {
     }
 }
 
-fn same_port(a: &Value, b: &Value) -> bool {
-    read::int(a, "port") == read::int(b, "port") && text(a, "protocol") == text(b, "protocol")
+fn same_port(a: &Value, b: &Value, number: &str) -> bool {
+    read::int(a, number) == read::int(b, number) && text(a, "protocol") == text(b, "protocol")
 }
 
 fn validate_source_ranges(object: &Value, spec: &Value, errors: &mut ErrorList) {
