@@ -22,6 +22,7 @@ pub mod field;
 pub mod kind;
 pub mod kinds;
 pub mod labels;
+pub mod landfall;
 pub mod meta;
 pub mod names;
 pub mod objectmeta;

@@ -1,9 +1,24 @@
 //! Components of custom kinds: the CRD's schema with what every object has.
 
+use std::sync::Arc;
+
 use landfall_api::Kind;
 use serde_json::{Value, json};
 
+use super::CustomSchemas;
 use super::components::{Components, META, reference};
+
+/// The schemas of all versions of a CustomResourceDefinition, as [`super::OpenApi::new`] takes them.
+pub fn schemas_of(definition: &Value) -> CustomSchemas {
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_owned();
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let schema = |version: &Value| {
+        let name = version.get("name").and_then(Value::as_str)?.to_owned();
+        let schema = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_default();
+        Some(((text("/spec/group"), name, text("/spec/names/kind")), Arc::new(schema)))
+    };
+    versions.filter_map(schema).collect()
+}
 
 /// The component name of a custom kind: `test.example.v1.Boat` for `example.test/v1`.
 pub(super) fn name(kind: &Kind) -> String {

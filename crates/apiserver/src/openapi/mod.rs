@@ -35,6 +35,7 @@ use landfall_api::Kind;
 use serde_json::{Value, json};
 
 use crate::discovery::hash;
+pub use custom::schemas_of;
 
 /// Media type of the v2 document in protobuf, which only clients before 1.27 ask for; it is not served.
 pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";

@@ -143,6 +143,17 @@ fn a_custom_kind_has_its_schema_and_what_every_object_has() {
     assert_eq!(list["x-kubernetes-group-version-kind"][0]["kind"], "BoatList");
 }
 
+/// Our own kinds are defined as a user's would be, and explained in the same way.
+#[test]
+fn our_own_kinds_are_explained() {
+    let definitions = landfall_api::landfall::definitions();
+    let schemas: CustomSchemas = definitions.iter().flat_map(schemas_of).collect();
+    assert_eq!(schemas.len(), definitions.len());
+    let key = ("landfall.dev".to_owned(), "v1alpha1".to_owned(), "Cluster".to_owned());
+    let schema = schemas.get(&key).expect("a schema");
+    assert!(schema["properties"]["spec"]["properties"]["region"]["description"].is_string());
+}
+
 #[test]
 fn only_served_verbs_have_operations() {
     let kinds: Vec<Arc<Kind>> = kinds::federation().into_iter().map(Arc::new).collect();

@@ -1,0 +1,162 @@
+//! `TrafficPlan`: what the hub decided about one service; the edges follow it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::object::object;
+use super::{Address, DnsAnswer, ObjectReference, SessionAffinity, WhenAllDown};
+
+object! {
+    /// What was decided about one service: members, verdicts, capacity, and who goes where, with reasons.
+    TrafficPlan, TrafficPlanSpec, TrafficPlanStatus, "trafficplans", NamespaceResourceScope
+}
+
+/// The decision.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["targetRef"]))]
+pub struct TrafficPlanSpec {
+    /// The service it is about.
+    pub target_ref: ObjectReference,
+    /// Rises with every change.
+    pub revision: i64,
+    /// The service's ports.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PlanPort>,
+    /// Members that serve it.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<PlanCluster>,
+    /// Who goes where.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vantages: Vec<PlanVantage>,
+    /// Members that the traffic must never leave; all when empty.
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fence: Vec<String>,
+    /// Whether a client stays where it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_affinity: Option<SessionAffinity>,
+    /// What to answer when everything is down.
+    pub when_all_down: WhenAllDown,
+    /// Which addresses names are answered with.
+    pub dns_answer: DnsAnswer,
+    /// How long answers may be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_ttl_seconds: Option<i32>,
+}
+
+/// A port of the service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["port"]))]
+pub struct PlanPort {
+    /// Its name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its number.
+    pub port: i32,
+    /// `TCP` or `UDP`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub protocol: String,
+}
+
+/// A member that serves it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["name", "verdict"]))]
+pub struct PlanCluster {
+    /// The member.
+    pub name: String,
+    /// Where it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Its zones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    /// Where clients reach the service there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Address>,
+    /// Its address inside the member.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cluster_ips: Vec<String>,
+    /// The majority's decision.
+    pub verdict: Verdict,
+    /// Endpoints that are ready.
+    pub endpoints: i32,
+    /// What they can carry, in requests per second; without a limit when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<f64>,
+    /// What they carry now, in requests per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Nothing new goes there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cordoned: bool,
+}
+
+/// The majority's decision about a member's endpoints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["up"]))]
+pub struct Verdict {
+    /// Whether it is up.
+    pub up: bool,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Edges that say up.
+    pub votes_up: i32,
+    /// Edges that say down.
+    pub votes_down: i32,
+    /// Why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Who goes where: the clusters for clients that stand in one place, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlanVantage {
+    /// Clients inside this member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Clients in this region.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Where they go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<PlanChoice>,
+}
+
+/// A member, its fraction, and why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["cluster", "fraction"]))]
+pub struct PlanChoice {
+    /// The member.
+    pub cluster: String,
+    /// Its share of the traffic, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub fraction: f64,
+    /// Why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// How far the decision has come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TrafficPlanStatus {
+    /// Edges that follow this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edges_current: Option<i32>,
+    /// Edges that should.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edges_total: Option<i32>,
+    /// Current, and why not.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
