@@ -1,3 +1,32 @@
 //! The binary: command line and composition only.
 
-fn main() {}
+mod cli;
+mod hub;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    if let Err(error) = landfall_runtime::telemetry::start_logs(&arguments.log) {
+        return fail(&error.into());
+    }
+    let result = match arguments.command {
+        cli::Command::Hub(options) => hub::run(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+/// Prints the whole chain of causes, once.
+#[expect(clippy::print_stderr, reason = "the last words of a command go to standard error")]
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
+}

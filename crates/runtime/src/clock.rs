@@ -17,3 +17,8 @@ pub fn since_epoch() -> Duration {
 pub fn epoch_s() -> i64 {
     i64::try_from(since_epoch().as_secs()).unwrap_or(i64::MAX)
 }
+
+/// A moment to measure from.
+pub fn instant() -> std::time::Instant {
+    std::time::Instant::now()
+}

@@ -1,0 +1,123 @@
+//! `Api`: everything a request needs, shared by all connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use landfall_api::{Kind, Scope, Status, meta};
+use landfall_runtime::clock;
+use landfall_runtime::tasks::Tasks;
+use landfall_store::Store;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::authn::{Authenticator, Found};
+use crate::authz::live::Rbac;
+use crate::catalog::Catalog;
+use crate::telemetry::Telemetry;
+use crate::write::By;
+use crate::{authz, encode, errors, keys, write};
+
+/// The server's state.
+pub struct Api {
+    /// Where objects are kept.
+    pub store: Arc<dyn Store>,
+    /// What is served.
+    pub catalog: ArcSwap<Catalog>,
+    /// Kinds that are always served.
+    pub builtin: Vec<Arc<Kind>>,
+    /// Who asks.
+    pub authn: Authenticator,
+    /// Who may.
+    pub authz: Arc<Rbac>,
+    /// Counters.
+    pub telemetry: Telemetry,
+    /// Background work, and the signal to stop.
+    pub tasks: Tasks,
+    /// One refresh of the catalog at a time.
+    pub(crate) refreshing: Mutex<()>,
+}
+
+impl Api {
+    /// The time as objects carry it.
+    pub fn now_text(&self) -> String {
+        rfc3339(clock::epoch_s())
+    }
+
+    /// Looks up what a credential refers to: objects of the core group by plural, namespace and name.
+    pub fn lookup(&self, plural: &str, namespace: &str, name: &str) -> Option<Found> {
+        let snapshot = self.store.snapshot();
+        let entry = snapshot.get(&keys::object("", plural, namespace, name))?;
+        let object: Value = serde_json::from_slice(&entry.value).ok()?;
+        let deleted = meta::string(&object, "deletionTimestamp");
+        let deleted_s = deleted.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second);
+        Some(Found { uid: meta::uid(&object).to_owned(), deleted_s })
+    }
+
+    /// 404 or 403 when a namespace is missing or going away.
+    pub async fn namespace_accepts(&self, kind: &Kind, namespace: &str) -> Result<(), Status> {
+        if kind.scope == Scope::Cluster {
+            return Ok(());
+        }
+        let key = keys::object("", "namespaces", "", namespace);
+        let mut found = self.store.snapshot().get(&key).cloned();
+        if found.is_none() {
+            // Another hub may have made it a moment ago.
+            self.store.barrier().await.map_err(|e| errors::general(&e))?;
+            found = self.store.snapshot().get(&key).cloned();
+        }
+        let entry = found.ok_or_else(|| Status::not_found("", "namespaces", namespace))?;
+        // Cheap for the common case: only a namespace that is going away has this field.
+        let marked = contains(&entry.value, b"\"deletionTimestamp\"");
+        if marked && encode::decode(&entry).is_ok_and(|object| meta::deleting(&object)) {
+            return Err(write::create::terminating(kind, namespace, ""));
+        }
+        Ok(())
+    }
+
+    /// Rules that look beyond one object: nobody gives rights that they do not have.
+    pub fn guard(&self, kind: &Kind, object: &Value, old: Option<&Value>, by: &By<'_>) -> Result<(), Status> {
+        if !authz::live::concerns(&kind.group) {
+            return Ok(());
+        }
+        let write = authz::escalation::Write {
+            user: by.user,
+            group: &kind.group,
+            resource: &kind.plural,
+            namespace: meta::namespace(object),
+            object,
+            old,
+        };
+        authz::escalation::escalation_check(&self.authz.policy(), &write)
+    }
+
+    /// Waits until the policy holds every role and binding acknowledged so far, by whichever hub.
+    pub async fn catch_up_with_roles(&self) -> Result<(), Status> {
+        self.store.barrier().await.map_err(|e| errors::general(&e))?;
+        let snapshot = self.store.snapshot();
+        let prefix = format!("{}/", authz::GROUP);
+        let newest = snapshot.range(&prefix, "").map(|entry| entry.revision).max();
+        self.authz.caught_up(newest.unwrap_or(0)).await;
+        Ok(())
+    }
+
+    /// Serves what the definitions in the store say, besides the built-in kinds.
+    pub async fn refresh_catalog(&self) {
+        let _one = self.refreshing.lock().await;
+    }
+}
+
+/// Seconds since 1970 as RFC 3339.
+pub fn rfc3339(epoch_s: i64) -> String {
+    jiff::Timestamp::from_second(epoch_s).map(|t| t.to_string()).unwrap_or_default()
+}
+
+/// A time with microseconds, for audit events.
+pub fn rfc3339_micro(since_epoch: Duration) -> String {
+    let micros = i64::try_from(since_epoch.as_micros()).unwrap_or(0);
+    jiff::Timestamp::from_microsecond(micros).map(|t| format!("{t:.6}")).unwrap_or_default()
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}

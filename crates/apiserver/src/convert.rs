@@ -1,0 +1,27 @@
+//! Kinds that are served in another shape than they are stored in.
+
+use crate::stub::{events_convert, hpa_convert};
+use landfall_api::Kind;
+use serde_json::Value;
+
+/// How one served kind maps to its stored shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Conversion {
+    /// Stored shape to served shape.
+    pub read: fn(&Value) -> Value,
+    /// Served shape to stored shape.
+    pub write: fn(&Value) -> Value,
+}
+
+/// The conversion of a kind; none when the shapes are the same.
+pub fn of(kind: &Kind) -> Option<Conversion> {
+    match (&*kind.group, &*kind.version, &*kind.kind) {
+        ("events.k8s.io", "v1", "Event") => {
+            Some(Conversion { read: events_convert::to_events, write: events_convert::to_core })
+        }
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
+            Some(Conversion { read: hpa_convert::to_v1, write: hpa_convert::to_v2 })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,129 @@
+//! Connections: accepted, secured, counted, limited, and drained when the server stops.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use landfall_runtime::clock;
+use landfall_runtime::tasks::Tasks;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::api::Api;
+use crate::pki::Tls;
+use crate::serve::{Peer, serve};
+
+/// Open connections; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 20_000;
+
+/// How long a client may take for its TLS handshake.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a client may take to send the head of a request, idle time included.
+const HEAD_MAX: Duration = Duration::from_secs(120);
+
+/// How long requests may go on once the server stops.
+const DRAIN_MAX: Duration = Duration::from_secs(20);
+
+/// How long to wait before accepting again when the system has no more file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Limits of one HTTP/1 or HTTP/2 connection.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+const STREAMS_MAX: u32 = 1_000;
+
+/// Serves until the tasks are told to stop; returns when every connection is closed or the drain took too long.
+pub async fn run(api: Arc<Api>, listener: TcpListener, tls: Tls) {
+    let tls = Arc::new(tls);
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Tasks::default();
+    let mut stop = pin!(api.tasks.stopping());
+    loop {
+        let permit = tokio::select! {
+            permit = room.clone().acquire_owned() => permit,
+            () = &mut stop => break,
+        };
+        let Ok(permit) = permit else { break };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let (api, tls, stopping) = (api.clone(), tls.clone(), connections.stopping());
+                connections.spawn(async move {
+                    api.telemetry.connections.add(1);
+                    connection(&api, &tls, stream, address, stopping).await;
+                    api.telemetry.connections.add(-1);
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAIN_MAX, connections.join()).await.is_err() {
+        tracing::warn!("some requests did not end in time and were cut off");
+    }
+}
+
+/// One connection from handshake to close.
+async fn connection(
+    api: &Arc<Api>,
+    tls: &Tls,
+    stream: TcpStream,
+    address: SocketAddr,
+    stop: impl Future<Output = ()> + Send + 'static,
+) {
+    // Answers are written whole; waiting for more only delays them.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let acceptor = TlsAcceptor::from(tls.config());
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await else { return };
+    let certificate = tls.peer(stream.get_ref().1.peer_certificates(), clock::epoch_s());
+    let peer = Arc::new(Peer { certificate, address: address.ip().to_string() });
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let (api, peer) = (api.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(serve(&api, &peer, request).await) }
+    });
+    let io = TokioIo::new(stream);
+    // An error here is a client that went away or broke the protocol; hyper has answered what can be answered.
+    if http2 {
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+            .keep_alive_interval(Some(Duration::from_secs(30)))
+            .serve_connection(io, service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = stop => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    } else {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_MAX)
+            .max_buf_size(HEAD_BYTES_MAX.max(512 * 1024))
+            .serve_connection(io, service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = stop => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}

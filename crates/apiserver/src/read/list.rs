@@ -1,0 +1,204 @@
+//! Listing: a consistent snapshot, selected, in chunks if asked, in any form.
+
+use bytes::Bytes;
+use landfall_api::{Reason, Status};
+use landfall_store::{Error, Snapshot, Store};
+use serde_json::{Map, json};
+
+use super::page::Token;
+use super::select::Selection;
+use super::shape::Shape;
+use crate::http::negotiate::Form;
+use crate::options::Options;
+use crate::{encode, errors, keys};
+
+/// A resourceVersion parameter: none when absent.
+pub fn parse_revision(text: &str) -> Result<Option<u64>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        invalid(&format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
+}
+
+/// 504 when a client asks for a state this store has not reached.
+pub fn reached(current: u64, wanted: Option<u64>) -> Result<(), Status> {
+    match wanted {
+        Some(asked) if asked > current => Err(errors::general(&Error::Future { asked, current })),
+        _ => Ok(()),
+    }
+}
+
+/// Lists; the encoded answer.
+pub async fn list(
+    store: &dyn Store,
+    shape: &Shape,
+    selection: &Selection,
+    options: &Options<'_>,
+) -> Result<Bytes, Status> {
+    let (snapshot, after) = start(store, shape, selection, options).await?;
+    let page = Page::take(&snapshot, selection, &after, options.limit);
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion".into(), json!(snapshot.revision().to_string()));
+    if let Some(last) = page.more.then(|| page.entries.last()).flatten() {
+        let collection = keys::collection(&shape.kind.stored_as.0, &shape.kind.stored_as.1);
+        let after = last.key.strip_prefix(&*collection).unwrap_or(&last.key).to_owned();
+        metadata.insert("continue".into(), json!(Token { revision: snapshot.revision(), after }.encode()));
+        if selection.is_everything() {
+            let last_key = &*last.key;
+            let remaining = snapshot.range(&selection.prefix, last_key).count();
+            metadata.insert("remainingItemCount".into(), json!(remaining));
+        }
+    }
+    page.write(shape, &metadata)
+}
+
+/// The snapshot to list from, and the key to begin after.
+async fn start(
+    store: &dyn Store,
+    shape: &Shape,
+    selection: &Selection,
+    options: &Options<'_>,
+) -> Result<(Snapshot, String), Status> {
+    let wanted = parse_revision(&options.resource_version)?;
+    check_match(options, wanted)?;
+    if !options.continue_token.is_empty() {
+        return resume(store, shape, selection, options, wanted).await;
+    }
+    let exact = options.resource_version_match == "Exact";
+    let snapshot = match wanted {
+        Some(revision) if exact => {
+            store.barrier().await.map_err(|e| errors::general(&e))?;
+            store.snapshot_at(revision).await.map_err(|e| errors::general(&e))?
+        }
+        Some(revision) if store.snapshot().revision() >= revision => store.snapshot(),
+        _ => {
+            store.barrier().await.map_err(|e| errors::general(&e))?;
+            store.snapshot()
+        }
+    };
+    reached(snapshot.revision(), wanted)?;
+    Ok((snapshot, String::new()))
+}
+
+async fn resume(
+    store: &dyn Store,
+    shape: &Shape,
+    selection: &Selection,
+    options: &Options<'_>,
+    wanted: Option<u64>,
+) -> Result<(Snapshot, String), Status> {
+    if wanted.is_some_and(|revision| revision > 0) {
+        return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    let token = Token::decode(&options.continue_token)?;
+    let after =
+        format!("{}{}", keys::collection(&shape.kind.stored_as.0, &shape.kind.stored_as.1), token.after);
+    if !after.starts_with(&selection.prefix) {
+        return Err(Status::bad_request("continue key is not valid: it is of another list"));
+    }
+    store.barrier().await.map_err(|e| errors::general(&e))?;
+    if token.revision == 0 {
+        return Ok((store.snapshot(), after));
+    }
+    match store.snapshot_at(token.revision).await {
+        Ok(snapshot) => Ok((snapshot, after)),
+        Err(Error::TooOld { .. }) => {
+            let mut status = Status::new(Reason::Expired, EXPIRED_CONTINUE);
+            status.continue_token = Some(Token { revision: 0, after: token.after }.encode());
+            Err(status)
+        }
+        Err(error) => Err(errors::general(&error)),
+    }
+}
+
+/// What Kubernetes says, since clients show it.
+const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+fn check_match(options: &Options<'_>, wanted: Option<u64>) -> Result<(), Status> {
+    let rule = &*options.resource_version_match;
+    if options.send_initial_events.is_some() {
+        return Err(invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"));
+    }
+    match (rule, wanted) {
+        ("", _) => Ok(()),
+        (_, None) => Err(invalid(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        )),
+        _ if !options.continue_token.is_empty() => Err(invalid(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
+        )),
+        ("Exact", Some(0)) => Err(invalid(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        )),
+        ("Exact" | "NotOlderThan", _) => Ok(()),
+        (other, _) => Err(invalid(&format!(
+            "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
+        ))),
+    }
+}
+
+pub(super) fn invalid(what: &str) -> Status {
+    Status::new(Reason::Invalid, format!("ListOptions.meta.k8s.io \"\" is invalid: {what}")).about(
+        "meta.k8s.io",
+        "ListOptions",
+        "",
+    )
+}
+
+/// One chunk of a list.
+struct Page {
+    entries: Vec<std::sync::Arc<landfall_store::Entry>>,
+    more: bool,
+}
+
+impl Page {
+    fn take(snapshot: &Snapshot, selection: &Selection, after: &str, limit: usize) -> Self {
+        if selection.exact {
+            let found = snapshot.get(&selection.prefix).filter(|e| selection.matches(e)).cloned();
+            return Self { entries: found.into_iter().collect(), more: false };
+        }
+        let all = selection.is_everything();
+        let mut chosen =
+            snapshot.range(&selection.prefix, after).filter(|entry| all || selection.matches(entry));
+        let cap = if limit == 0 { usize::MAX } else { limit };
+        let entries = chosen.by_ref().take(cap).cloned().collect();
+        let more = chosen.next().is_some();
+        Self { entries, more }
+    }
+
+    fn write(&self, shape: &Shape, metadata: &Map<String, serde_json::Value>) -> Result<Bytes, Status> {
+        if let Form::Table(version) = shape.form {
+            let rows = self.entries.iter().map(|e| shape.row(e)).collect::<Result<_, _>>()?;
+            let table = shape.table(version, &json!(metadata), true, rows);
+            return Ok(serde_json::to_vec(&table).expect("JSON values can be written").into());
+        }
+        let (kind, api_version) = match shape.form {
+            Form::Partial(version) => {
+                ("PartialObjectMetadataList".to_owned(), version.api_version().to_owned())
+            }
+            _ => (
+                shape.kind.list_kind.to_string(),
+                encode::api_version(&shape.kind.group, &shape.kind.version),
+            ),
+        };
+        let size: usize = self.entries.iter().map(|e| e.value.len() + 40).sum();
+        let mut out = Vec::with_capacity(size + 200);
+        out.extend_from_slice(
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").as_bytes(),
+        );
+        serde_json::to_writer(&mut out, metadata).expect("writing to memory cannot fail");
+        out.extend_from_slice(b",\"items\":[");
+        for (index, entry) in self.entries.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            shape.write(&mut out, entry, true)?;
+        }
+        out.extend_from_slice(b"]}");
+        Ok(out.into())
+    }
+}

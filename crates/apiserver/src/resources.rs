@@ -1,0 +1,501 @@
+//! Requests for objects: from verb and path to reading or writing, and the answer in the form asked for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::{Response, StatusCode};
+use http_body::Body as HttpBody;
+use landfall_api::{Kind, Reason, Scope, Status, meta};
+use landfall_runtime::clock;
+use serde_json::{Value, json};
+
+use crate::convert;
+use crate::encode;
+use crate::http::answer;
+use crate::http::body::{self, Body};
+use crate::http::negotiate::{self, Content, Form, Offers};
+use crate::read::select::Selection;
+use crate::read::shape::{Include, Shape};
+use crate::read::{get, list, watch};
+use crate::route::Target;
+use crate::serve::Call;
+use crate::stub::reviews;
+use crate::write::body::{Decoded, object as decode_object, value as decode_value};
+use crate::write::delete::DeleteOptions;
+use crate::write::patch::Patch;
+use crate::write::update::Part;
+use crate::write::{By, Deed, Wanted, Written, create, delete, patch, scale, update};
+
+/// The longest name kept of a client that does not say its field manager.
+const MANAGER_CHARS_MAX: usize = 128;
+
+/// Everything a verb works with.
+struct Place<'a> {
+    /// The kind as served at this path.
+    kind: Arc<Kind>,
+    /// The kind that defaults, validates and stores; another one only where shapes differ.
+    home: Arc<Kind>,
+    target: &'a Target<'a>,
+}
+
+impl Place<'_> {
+    fn namespace(&self) -> &str {
+        &self.target.namespace
+    }
+    fn name(&self) -> &str {
+        &self.target.name
+    }
+}
+
+/// Answers a request for objects.
+pub async fn dispatch<B>(
+    call: &Call<'_>,
+    target: &Target<'_>,
+    verb: &str,
+    body: B,
+) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let place = find(call, target)?;
+    if !target.subresource.is_empty() {
+        return subresource(call, &place, verb, body).await;
+    }
+    if reviews::is_review(&place.kind) {
+        return review(call, &place, verb, body).await;
+    }
+    if !place.kind.verbs.contains(&verb) {
+        return Err(not_allowed());
+    }
+    match verb {
+        "get" => read_one(call, &place).await,
+        "list" => read_many(call, &place).await,
+        "watch" => open_watch(call, &place).await,
+        "create" => post(call, &place, body).await,
+        "update" => put(call, &place, Part::Main, body).await,
+        "patch" => change(call, &place, Part::Main, body).await,
+        "delete" => remove(call, &place, body).await,
+        "deletecollection" => remove_many(call, &place, body).await,
+        _ => Err(not_allowed()),
+    }
+}
+
+/// The kind at a path; 404 when there is none, or the scope does not fit.
+fn find<'a>(call: &Call<'_>, target: &'a Target<'a>) -> Result<Place<'a>, Status> {
+    let catalog = call.api.catalog.load();
+    let found = catalog.find(&target.group, &target.version, &target.plural);
+    let kind = found.filter(|_| !target.too_deep).cloned().ok_or_else(no_such_path)?;
+    let namespaced = kind.scope == Scope::Namespaced;
+    if !namespaced && !target.namespace.is_empty()
+        || namespaced && target.namespace.is_empty() && !target.name.is_empty()
+    {
+        return Err(no_such_path());
+    }
+    let home = match convert::of(&kind) {
+        Some(_) => catalog
+            .find(&kind.stored_as.0, &kind.storage_version, &kind.stored_as.1)
+            .cloned()
+            .ok_or_else(no_such_path)?,
+        None => kind.clone(),
+    };
+    Ok(Place { kind, home, target })
+}
+
+/// 404 for a path that names nothing.
+pub fn no_such_path() -> Status {
+    Status::new(Reason::NotFound, "the server could not find the requested resource")
+}
+
+/// 405.
+pub fn not_allowed() -> Status {
+    Status::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+}
+
+// === reading ===
+
+fn shape(call: &Call<'_>, place: &Place<'_>) -> Result<Shape, Status> {
+    let accept = negotiate::accept(call.header(ACCEPT), Offers::Objects)?;
+    let include = match accept.form {
+        Form::Table(_) => Include::parse(&call.options.include_object)?,
+        _ => Include::Metadata,
+    };
+    Ok(Shape::new(place.kind.clone(), accept.form, include, clock::epoch_s()))
+}
+
+async fn read_one(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
+    let shape = shape(call, place)?;
+    let version = &call.options.resource_version;
+    let entry = get::entry(&*call.api.store, &place.kind, place.namespace(), place.name(), version).await?;
+    Ok(answer::styled(StatusCode::OK, shape.single(&entry)?, call.style))
+}
+
+async fn read_many(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
+    let shape = shape(call, place)?;
+    let selection = Selection::parse(&place.kind, place.namespace(), "", call.options)?;
+    let bytes = list::list(&*call.api.store, &shape, &selection, call.options).await?;
+    Ok(answer::styled(StatusCode::OK, bytes, call.style))
+}
+
+async fn open_watch(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
+    let shape = shape(call, place)?;
+    let selection = Selection::parse(&place.kind, place.namespace(), place.name(), call.options)?;
+    let stop = call.api.tasks.stopping();
+    let frames = watch::watch(&*call.api.store, shape, selection, call.options, stop).await?;
+    let open = call.api.telemetry.longrunning.clone();
+    open.add(1);
+    let mut response = answer::json(StatusCode::OK, Bytes::new());
+    *response.body_mut() = Body::Stream(Box::pin(Counted { frames, open }));
+    Ok(response)
+}
+
+/// A stream that is counted while it is open.
+struct Counted {
+    frames: futures::stream::BoxStream<'static, Bytes>,
+    open: Arc<landfall_runtime::metrics::Gauge>,
+}
+
+impl futures::Stream for Counted {
+    type Item = Bytes;
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Bytes>> {
+        self.frames.as_mut().poll_next(context)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.open.add(-1);
+    }
+}
+
+// === writing ===
+
+fn content(call: &Call<'_>) -> Option<Content> {
+    negotiate::content(call.header(CONTENT_TYPE))
+}
+
+/// The name recorded in managedFields: as given, else the first word of the client's name.
+fn manager<'a>(call: &'a Call<'_>) -> String {
+    let given = &*call.options.field_manager;
+    if !given.is_empty() {
+        return given.to_owned();
+    }
+    let agent = call.header(USER_AGENT).unwrap_or("unknown");
+    let first = agent.split('/').next().unwrap_or(agent);
+    first.chars().filter(|c| !c.is_control()).take(MANAGER_CHARS_MAX).collect()
+}
+
+fn by<'a>(call: &'a Call<'_>, manager: &'a str) -> By<'a> {
+    By { user: call.user, manager, dry_run: call.options.dry_run, validation: call.options.field_validation }
+}
+
+/// A decoded body in the shape that is stored.
+fn decoded(call: &Call<'_>, place: &Place<'_>, bytes: &[u8]) -> Result<Wanted, Status> {
+    let Decoded { object, warnings } =
+        decode_object(&place.kind, content(call), bytes, call.options.field_validation)?;
+    let object = match convert::of(&place.kind) {
+        Some(conversion) => (conversion.write)(&object),
+        None => object,
+    };
+    Ok(Wanted::new(object, warnings))
+}
+
+async fn post<B>(call: &Call<'_>, place: &Place<'_>, sent: B) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    if !place.name().is_empty() {
+        return Err(not_allowed());
+    }
+    if place.kind.scope == Scope::Namespaced && place.namespace().is_empty() {
+        return Err(not_allowed());
+    }
+    let bytes = body::read(sent).await?;
+    let wanted = decoded(call, place, &bytes)?;
+    let manager = manager(call);
+    let written =
+        create::create(call.api, &place.home, place.namespace(), wanted, &by(call, &manager)).await?;
+    written_answer(call, place, &written)
+}
+
+async fn put<B>(call: &Call<'_>, place: &Place<'_>, part: Part, sent: B) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let bytes = body::read(sent).await?;
+    let mut wanted = decoded(call, place, &bytes)?;
+    let (namespace, name) = (place.namespace(), place.name());
+    let given = meta::name(&wanted.object);
+    if given.is_empty() && place.kind.strategic {
+        meta::metadata_mut(&mut wanted.object).insert("name".into(), json!(name));
+    } else if given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    if place.kind.scope == Scope::Namespaced && meta::namespace(&wanted.object).is_empty() {
+        meta::metadata_mut(&mut wanted.object).insert("namespace".into(), json!(namespace));
+    }
+    let manager = manager(call);
+    let by = by(call, &manager);
+    if part == Part::Main && creates_on_update(&place.home) {
+        let absent = update::existing(call.api, &place.home, namespace, name).await?.is_none();
+        if absent && meta::resource_version(&wanted.object).is_empty() {
+            let written = create::create(call.api, &place.home, namespace, wanted, &by).await?;
+            return written_answer(call, place, &written);
+        }
+    }
+    if !place.kind.strategic && meta::resource_version(&wanted.object).is_empty() {
+        return Err(must_have_version(&place.kind, name));
+    }
+    let written = update::update(call.api, &place.home, namespace, name, part, &by, |_| {
+        Ok(Wanted::new(wanted.object.clone(), wanted.warnings.clone()))
+    })
+    .await?;
+    written_answer(call, place, &written)
+}
+
+/// Custom resources are never overwritten blindly.
+fn must_have_version(kind: &Kind, name: &str) -> Status {
+    let mut errors = landfall_api::field::ErrorList::new();
+    let path = landfall_api::field::Path::new("metadata");
+    errors.invalid(&path.child("resourceVersion"), 0, "must be specified for an update");
+    Status::invalid(&kind.group, &kind.kind, name, &errors)
+}
+
+/// Kinds that a PUT may create, as in Kubernetes.
+fn creates_on_update(kind: &Kind) -> bool {
+    matches!(
+        &*kind.kind,
+        "Lease"
+            | "Event"
+            | "Endpoints"
+            | "LimitRange"
+            | "Service"
+            | "Role"
+            | "ClusterRole"
+            | "RoleBinding"
+            | "ClusterRoleBinding"
+    ) && kind.strategic
+}
+
+async fn change<B>(call: &Call<'_>, place: &Place<'_>, part: Part, sent: B) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let bytes = body::read(sent).await?;
+    let manager = manager(call);
+    let sent = Patch {
+        content: content(call),
+        bytes: &bytes,
+        force: call.options.force,
+        manager_given: !call.options.field_manager.is_empty(),
+    };
+    let written = patch::patch(
+        call.api,
+        &place.home,
+        place.namespace(),
+        place.name(),
+        part,
+        &sent,
+        &by(call, &manager),
+    )
+    .await?;
+    written_answer(call, place, &written)
+}
+
+async fn delete_options<B>(call: &Call<'_>, sent: B) -> Result<DeleteOptions, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let bytes = body::read(sent).await?;
+    let body = if bytes.is_empty() { Value::Null } else { decode_value(content(call), &bytes)? };
+    if !body.is_null() && !body.is_object() {
+        return Err(Status::bad_request("the body of a delete must be DeleteOptions"));
+    }
+    DeleteOptions::parse(&body, call.options)
+}
+
+async fn remove<B>(call: &Call<'_>, place: &Place<'_>, sent: B) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let options = delete_options(call, sent).await?;
+    let manager = manager(call);
+    let by = by(call, &manager);
+    let written =
+        delete::delete(call.api, &place.home, place.namespace(), place.name(), &options, &by).await?;
+    if written.deed == Deed::Marked {
+        return written_answer(call, place, &written);
+    }
+    let uid = encode::decode(&written.entry).map(|o| meta::uid(&o).to_owned()).unwrap_or_default();
+    let mut details = json!({"name": place.name(), "kind": &*place.kind.plural, "uid": uid});
+    if !place.kind.group.is_empty() {
+        details["group"] = json!(&*place.kind.group);
+    }
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+    });
+    Ok(answer::object(StatusCode::OK, &status, call.style))
+}
+
+async fn remove_many<B>(call: &Call<'_>, place: &Place<'_>, sent: B) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let options = delete_options(call, sent).await?;
+    let selection = Selection::parse(&place.kind, place.namespace(), "", call.options)?;
+    let manager = manager(call);
+    let by = by(call, &manager);
+    call.api.store.barrier().await.map_err(|e| crate::errors::general(&e))?;
+    let snapshot = call.api.store.snapshot();
+    let found: Vec<_> =
+        snapshot.range(&selection.prefix, "").filter(|e| selection.matches(e)).cloned().collect();
+    let shape = Shape::new(place.kind.clone(), Form::Plain, Include::Metadata, clock::epoch_s());
+    let mut items = Vec::with_capacity(found.len());
+    for entry in found {
+        let object = shape.value(&entry)?;
+        let gone = delete::delete(
+            call.api,
+            &place.home,
+            meta::namespace(&object),
+            meta::name(&object),
+            &options,
+            &by,
+        )
+        .await;
+        match gone {
+            Ok(_) => items.push(object),
+            // Somebody else was faster.
+            Err(status) if status.reason == Reason::NotFound => {}
+            Err(status) => return Err(status),
+        }
+    }
+    let kind = &place.kind;
+    let answer = json!({
+        "kind": &*kind.list_kind, "apiVersion": encode::api_version(&kind.group, &kind.version),
+        "metadata": {"resourceVersion": snapshot.revision().to_string()}, "items": items,
+    });
+    Ok(answer::object(StatusCode::OK, &answer, call.style))
+}
+
+fn written_answer(call: &Call<'_>, place: &Place<'_>, written: &Written) -> Result<Response<Body>, Status> {
+    let code = if written.deed == Deed::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let shape = shape(call, place)?;
+    let mut response = if written.entry.revision == 0 {
+        // A dry-run create has no resourceVersion.
+        let mut object = shape.value(&written.entry)?;
+        meta::metadata_mut(&mut object).remove("resourceVersion");
+        answer::object(code, &object, call.style)
+    } else {
+        answer::styled(code, shape.single(&written.entry)?, call.style)
+    };
+    answer::warn(&mut response, &written.warnings);
+    Ok(response)
+}
+
+// === subresources and reviews ===
+
+async fn subresource<B>(
+    call: &Call<'_>,
+    place: &Place<'_>,
+    verb: &str,
+    sent: B,
+) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let sub = &place.kind.sub;
+    match (&*place.target.subresource, verb) {
+        ("status", "get") if sub.status => read_one(call, place).await,
+        ("status", "update") if sub.status => put(call, place, Part::Status, sent).await,
+        ("status", "patch") if sub.status => change(call, place, Part::Status, sent).await,
+        ("finalize", "update") if sub.finalize => put(call, place, Part::Finalize, sent).await,
+        ("scale", _) if sub.scale.is_some() => scale_of(call, place, verb, sent).await,
+        ("token", "create") if sub.token => token(call, place, sent).await,
+        ("status", _) if sub.status => Err(not_allowed()),
+        _ => Err(no_such_path()),
+    }
+}
+
+async fn scale_of<B>(
+    call: &Call<'_>,
+    place: &Place<'_>,
+    verb: &str,
+    sent: B,
+) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let (namespace, name) = (place.namespace(), place.name());
+    if verb == "get" {
+        let entry = get::entry(&*call.api.store, &place.home, namespace, name, "").await?;
+        let scale = scale::of(&place.home, &update::current(&place.home, &entry)?)?;
+        return Ok(answer::object(StatusCode::OK, &scale, call.style));
+    }
+    let bytes = body::read(sent).await?;
+    let manager = manager(call);
+    let by = by(call, &manager);
+    let kind = content(call);
+    let written = match verb {
+        "update" => {
+            let wanted = decode_value(kind, &bytes)?;
+            if meta::name(&wanted) != name {
+                return Err(Status::bad_request(format!(
+                    "the name of the object ({}) does not match the name on the URL ({name})",
+                    meta::name(&wanted)
+                )));
+            }
+            scale::change(call.api, &place.home, namespace, name, &by, |_| Ok(wanted.clone())).await?
+        }
+        "patch" => {
+            scale::change(call.api, &place.home, namespace, name, &by, |old| {
+                scale::patched(kind, old, &bytes)
+            })
+            .await?
+        }
+        _ => return Err(not_allowed()),
+    };
+    let scale = scale::of(&place.home, &update::current(&place.home, &written.entry)?)?;
+    Ok(answer::object(StatusCode::OK, &scale, call.style))
+}
+
+async fn review<B>(call: &Call<'_>, place: &Place<'_>, verb: &str, sent: B) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    if verb != "create" {
+        return Err(not_allowed());
+    }
+    let bytes = body::read(sent).await?;
+    let Decoded { object, .. } =
+        decode_object(&place.kind, content(call), &bytes, call.options.field_validation)?;
+    let answer = object;
+    Ok(answer::object(StatusCode::CREATED, &answer, call.style))
+}
+
+async fn token<B>(call: &Call<'_>, place: &Place<'_>, sent: B) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let bytes = body::read(sent).await?;
+    let request = decode_value(content(call), &bytes)?;
+    let entry = get::entry(&*call.api.store, &place.kind, place.namespace(), place.name(), "").await?;
+    let account = update::current(&place.kind, &entry)?;
+    let answer = json!([account, request]);
+    Ok(answer::object(StatusCode::CREATED, &answer, call.style))
+}

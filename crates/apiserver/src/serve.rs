@@ -1,0 +1,281 @@
+//! One request from arrival to answer: who, may they, what, and what is noted about it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Body as HttpBody;
+use landfall_api::{Reason, Status};
+use landfall_runtime::clock;
+
+use crate::api::Api;
+use crate::authn::{User, impersonate, x509};
+use crate::authz::{self, Attributes};
+use crate::http::answer::{self, Style};
+use crate::http::body::Body;
+use crate::http::negotiate::{self, Encoding, Offers};
+use crate::options::Options;
+use crate::route::{self, Route, Target};
+use crate::stub::audit;
+use crate::{resources, system};
+
+/// Requests served at once, watches excluded; more get 429.
+const INFLIGHT_MAX: i64 = 4_000;
+
+/// The longest path and query.
+const URI_BYTES_MAX: usize = 16 * 1024;
+
+/// Who stands at the other end of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// Whoever its client certificate names.
+    pub certificate: x509::Peer,
+    /// Its address.
+    pub address: String,
+}
+
+/// What a request wants, in the words of authorisation.
+pub struct Asked<'a> {
+    /// The path taken apart.
+    pub route: Route<'a>,
+    /// The query.
+    pub options: Options<'a>,
+    /// `get`, `list`, …; the lower-case method for paths that are no resources.
+    pub verb: &'static str,
+}
+
+/// A request on its way: everything but its body.
+pub struct Call<'a> {
+    /// The server.
+    pub api: &'a Arc<Api>,
+    /// Whoever it is charged to.
+    pub user: &'a User,
+    /// The HTTP head.
+    pub head: &'a Parts,
+    /// The query.
+    pub options: &'a Options<'a>,
+    /// How the answer is written.
+    pub style: Style,
+}
+
+impl Call<'_> {
+    /// A header as text.
+    pub fn header(&self, name: http::header::HeaderName) -> Option<&str> {
+        text(&self.head.headers, &name)
+    }
+}
+
+/// Answers a request. Never fails: what goes wrong is an answer too.
+pub async fn serve<B>(api: &Arc<Api>, peer: &Peer, request: Request<B>) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let began = clock::instant();
+    let (head, body) = request.into_parts();
+    let now = api.telemetry.inflight.add(1);
+    let _served = OnDrop(|| {
+        api.telemetry.inflight.add(-1);
+    });
+    let asked = match ask(&head) {
+        Ok(_) if now > INFLIGHT_MAX => return refuse(&too_many(), &head),
+        Ok(asked) => asked,
+        Err(status) => return refuse(&status, &head),
+    };
+    let mut note = audit::Note::default();
+    let result = enter(api, peer, &head, &asked, body, &mut note).await;
+    let response = result.unwrap_or_else(|status| {
+        note.message.clone_from(&status.message);
+        refuse(&status, &head)
+    });
+    let code = response.status().as_u16();
+    let resource = match &asked.route {
+        Route::Resource(target) => &*target.plural,
+        _ => "",
+    };
+    // Only resources that exist become labels, so that strangers cannot invent them.
+    let resource = if code == 404 && api.catalog.load().is_unknown(resource) { "" } else { resource };
+    api.telemetry.request(metric_verb(asked.verb), resource, code, began.elapsed());
+    response
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn too_many() -> Status {
+    let mut status = Status::new(Reason::TooManyRequests, "Too many requests, please try again later.");
+    status.retry_after_s = 1;
+    status
+}
+
+/// Takes path, query and method apart.
+fn ask(head: &Parts) -> Result<Asked<'_>, Status> {
+    if head.uri.path().len() + head.uri.query().map_or(0, str::len) > URI_BYTES_MAX {
+        return Err(Status::bad_request("the request URI is too long"));
+    }
+    let options = Options::parse(head.uri.query().unwrap_or(""))?;
+    let route = route::parse(head.uri.path());
+    let verb = match &route {
+        Route::Resource(target) => resource_verb(&head.method, target, &options),
+        _ => method_verb(&head.method),
+    };
+    Ok(Asked { route, options, verb })
+}
+
+fn resource_verb(method: &Method, target: &Target<'_>, options: &Options<'_>) -> &'static str {
+    let watch = options.watch || target.watch;
+    match (method.as_str(), target.name.is_empty()) {
+        ("GET" | "HEAD", _) if watch && target.subresource.is_empty() => "watch",
+        ("GET" | "HEAD", true) => "list",
+        ("GET" | "HEAD", false) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "deletecollection",
+        ("DELETE", false) => "delete",
+        _ => "",
+    }
+}
+
+fn method_verb(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "get",
+        "HEAD" => "head",
+        "POST" => "post",
+        "PUT" => "put",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        "OPTIONS" => "options",
+        _ => "",
+    }
+}
+
+/// Kubernetes' metrics write verbs in capitals.
+fn metric_verb(verb: &'static str) -> &'static str {
+    match verb {
+        "get" => "GET",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "create" | "post" => "POST",
+        "update" | "put" => "PUT",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "deletecollection" => "DELETECOLLECTION",
+        _ => "other",
+    }
+}
+
+/// Authenticates, authorises, dispatches.
+async fn enter<B>(
+    api: &Arc<Api>,
+    peer: &Peer,
+    head: &Parts,
+    asked: &Asked<'_>,
+    body: B,
+    note: &mut audit::Note,
+) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    let lookup = |plural: &str, namespace: &str, name: &str| api.lookup(plural, namespace, name);
+    let user = api.authn.authenticate(&peer.certificate, &head.headers, &lookup, clock::epoch_s())?;
+    note.user = Some(user.clone());
+    let user = match impersonate::impersonate(&head.headers, &user, &api.authz.policy())? {
+        Some(other) => {
+            let other = Arc::new(other);
+            note.impersonated = Some(other.clone());
+            other
+        }
+        None => user,
+    };
+    authorize(api, &user, asked, head, note).await?;
+    let style = style(head, &asked.options, offers(&asked.route))?;
+    let call = Call { api, user: &user, head, options: &asked.options, style };
+    match &asked.route {
+        Route::Resource(target) => resources::dispatch(&call, target, asked.verb, body).await,
+        Route::Discovery => system::discovery(&call),
+        Route::Other(path) => system::dispatch(&call, path).await,
+    }
+}
+
+async fn authorize(
+    api: &Api,
+    user: &User,
+    asked: &Asked<'_>,
+    head: &Parts,
+    note: &mut audit::Note,
+) -> Result<(), Status> {
+    let attributes = match &asked.route {
+        Route::Resource(target) => {
+            let mut attributes = Attributes::resource(
+                user,
+                asked.verb,
+                &target.group,
+                &target.plural,
+                namespace(target),
+                &target.name,
+            );
+            attributes.version = &target.version;
+            attributes.subresource = &target.subresource;
+            attributes
+        }
+        _ => Attributes::path(user, asked.verb, head.uri.path()),
+    };
+    let mut verdict = api.authz.policy().authorize(&attributes);
+    if !verdict.allowed() {
+        // A binding may have been made through another hub a moment ago.
+        api.catch_up_with_roles().await?;
+        verdict = api.authz.policy().authorize(&attributes);
+    }
+    note.decision(&verdict);
+    if verdict.allowed() { Ok(()) } else { Err(authz::forbidden(&attributes, verdict.reason())) }
+}
+
+/// A request for a namespace itself is authorised inside that namespace.
+fn namespace<'a>(target: &'a Target<'_>) -> &'a str {
+    let own = target.group.is_empty() && target.plural == "namespaces";
+    if own { &target.name } else { &target.namespace }
+}
+
+fn offers(route: &Route<'_>) -> Offers {
+    match route {
+        Route::Resource(_) => Offers::Objects,
+        Route::Discovery => Offers::Plain,
+        Route::Other(_) => Offers::Plain,
+    }
+}
+
+/// How the answer is written: as asked, and indented for people's tools.
+fn style(head: &Parts, options: &Options<'_>, offers: Offers) -> Result<Style, Status> {
+    let header = text(&head.headers, &http::header::ACCEPT);
+    let encoding = match negotiate::accept(header, offers) {
+        Ok(accept) => accept.encoding,
+        // Texts and documents of other types say themselves what they can be.
+        Err(_) if offers != Offers::Objects => Encoding::Json,
+        Err(status) => return Err(status),
+    };
+    Ok(Style { encoding, pretty: pretty(head, options) })
+}
+
+fn pretty(head: &Parts, options: &Options<'_>) -> bool {
+    options.pretty.unwrap_or_else(|| {
+        let agent = text(&head.headers, &http::header::USER_AGENT).unwrap_or("");
+        ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
+    })
+}
+
+fn refuse(status: &Status, head: &Parts) -> Response<Body> {
+    let pretty = pretty(head, &Options::default());
+    answer::refusal(status, Style { encoding: Encoding::Json, pretty })
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &http::header::HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}

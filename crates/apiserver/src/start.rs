@@ -1,0 +1,119 @@
+//! Starting and stopping an API server: doors, catalog, what must exist, background work, connections.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use landfall_api::{Kind, Status};
+use landfall_runtime::clock;
+use landfall_runtime::metrics::Registry;
+use landfall_runtime::tasks::Tasks;
+use landfall_store::Store;
+use tokio::net::TcpListener;
+
+use crate::api::Api;
+use crate::authn::{Authenticator, ServiceAccounts, TokenFile};
+use crate::authz::live::Rbac;
+use crate::catalog::Catalog;
+use crate::http::server;
+use crate::telemetry::Telemetry;
+use crate::{bootstrap, pki};
+
+/// Who issues service-account tokens, unless told otherwise.
+pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// What an API server is given.
+pub struct Config {
+    /// Keys, certificates and the administrator's kubeconfig.
+    pub pki: pki::Config,
+    /// Static tokens, in Kubernetes' CSV form.
+    pub token_file: Option<PathBuf>,
+    /// Whether requests without credentials go on as `system:anonymous`.
+    pub anonymous: bool,
+    /// What is served besides custom resources.
+    pub kinds: Vec<Kind>,
+    /// This server's name among several, for leader election.
+    pub identity: String,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Keys and certificates.
+    #[error("cannot prepare keys and certificates")]
+    Pki(#[from] pki::Error),
+    /// The token file.
+    #[error("cannot use the token file {}", path.display())]
+    Tokens {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The audit log.
+    #[error("cannot open the audit log")]
+    Audit(#[source] std::io::Error),
+    /// What must exist could not be made.
+    #[error("cannot prepare the API")]
+    Bootstrap(#[from] Status),
+    /// The store.
+    #[error("cannot read the store")]
+    Store(#[from] landfall_store::Error),
+}
+
+/// A running API server.
+pub struct Server {
+    /// Its state.
+    pub api: Arc<Api>,
+    /// The administrator's kubeconfig.
+    pub admin_kubeconfig: PathBuf,
+    tasks: Tasks,
+}
+
+impl Server {
+    /// Stops accepting, ends watches, lets requests finish, and waits for all of it.
+    pub async fn stop(&self) {
+        self.tasks.join().await;
+    }
+}
+
+/// Starts serving on `listener`.
+pub async fn start(
+    config: Config,
+    store: Arc<dyn Store>,
+    listener: TcpListener,
+) -> Result<Server, StartError> {
+    let pki = pki::open(&config.pki, clock::epoch_s())?;
+    let tokens = match &config.token_file {
+        Some(path) => TokenFile::read(path)
+            .map_err(|source| StartError::Tokens { path: path.clone(), source: source.into() })?,
+        None => TokenFile::default(),
+    };
+    let tasks = Tasks::default();
+    let audiences = [ISSUER.to_owned()];
+    let accounts = Arc::new(ServiceAccounts::new(ISSUER, &audiences, pki.sa_key, Vec::new()));
+    let builtin: Vec<Arc<Kind>> = config.kinds.into_iter().map(Arc::new).collect();
+    let api = Arc::new(Api {
+        catalog: ArcSwap::from_pointee(Catalog::new(builtin.iter().cloned())),
+        builtin,
+        authn: Authenticator::new(tokens, accounts, config.anonymous),
+        authz: Rbac::start(store.clone(), &tasks),
+        telemetry: Telemetry::new(Arc::new(Registry::default())),
+        tasks: tasks.clone(),
+        refreshing: tokio::sync::Mutex::default(),
+        store,
+    });
+    prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
+    tasks.spawn(server::run(api.clone(), listener, pki.tls));
+    Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, tasks })
+}
+
+async fn prepare(api: &Arc<Api>, port: u16) -> Result<(), StartError> {
+    api.refresh_catalog().await;
+    bootstrap::run(api, port).await?;
+    if let Err(e) = bootstrap::roles(api).await {
+        tracing::warn!(%e, "roles");
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Creating an object.
+
+use landfall_api::field::{ErrorList, Path};
+use landfall_api::{Kind, Reason, Scope, Status, meta, objectmeta};
+use landfall_store::Error;
+use serde_json::{Value, json};
+
+use super::{By, Deed, Wanted, Written, hooks, imagined};
+use crate::api::Api;
+use crate::managed;
+use crate::{encode, errors, keys};
+
+/// How often a generated name is tried anew when it is taken, as in Kubernetes.
+const NAME_TRIES_MAX: u32 = 8;
+
+/// How many characters of a generateName are kept before the random suffix.
+const PREFIX_CHARS_MAX: usize = 63 - SUFFIX_CHARS;
+const SUFFIX_CHARS: usize = 5;
+
+/// Characters of generated suffixes: no vowels, so that no words come out.
+const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Creates `object` in `namespace` (empty for cluster-scoped kinds).
+pub async fn create(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    wanted: Wanted,
+    by: &By<'_>,
+) -> Result<Written, Status> {
+    let Wanted { mut object, applied, mut warnings } = wanted;
+    place(kind, namespace, &mut object)?;
+    api.namespace_accepts(kind, namespace).await?;
+    let generated = generated_name(&object);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let mut attempt = object.clone();
+        if let Some(prefix) = &generated {
+            meta::metadata_mut(&mut attempt).insert("name".into(), json!(suffixed(prefix)));
+        }
+        settle(api, kind, &mut attempt, applied, by)?;
+        warnings.extend(kind.rules.warnings(&attempt));
+        let name = meta::name(&attempt).to_owned();
+        if by.dry_run {
+            let entry = dry(api, kind, namespace, &name, &attempt).await?;
+            return Ok(Written { entry, deed: Deed::Created, warnings });
+        }
+        let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, &name);
+        let bytes = encode::stored(kind, &attempt);
+        match api.store.create(&key, bytes, kind_ttl(kind)).await {
+            Ok(entry) => {
+                hooks::after(api, kind, entry.revision).await;
+                return Ok(Written { entry, deed: Deed::Created, warnings });
+            }
+            Err(Error::Exists(_)) if generated.is_some() && tries < NAME_TRIES_MAX => {}
+            Err(Error::Exists(_)) if generated.is_some() => return Err(name_taken(kind, &name)),
+            Err(error) => return Err(errors::of_object(&error, kind, &name)),
+        }
+    }
+}
+
+pub(super) fn kind_ttl(kind: &Kind) -> Option<std::time::Duration> {
+    (kind.ttl_s > 0).then(|| std::time::Duration::from_secs(u64::from(kind.ttl_s)))
+}
+
+/// A dry run meets an existing object as a real create would.
+async fn dry(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    object: &Value,
+) -> Result<std::sync::Arc<landfall_store::Entry>, Status> {
+    api.store.barrier().await.map_err(|e| errors::general(&e))?;
+    let snapshot = api.store.snapshot();
+    let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, name);
+    if snapshot.get(&key).is_some() {
+        return Err(Status::already_exists(&kind.group, &kind.plural, name));
+    }
+    Ok(imagined(kind, object, 0))
+}
+
+fn name_taken(kind: &Kind, name: &str) -> Status {
+    let mut status = Status::already_exists(&kind.group, &kind.plural, name);
+    status.message.push_str(", the server was not able to generate a unique name for the object");
+    status.retry_after_s = 1;
+    status
+}
+
+/// The namespace in the body must be the one in the path.
+fn place(kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), Status> {
+    let given = meta::namespace(object);
+    if kind.scope == Scope::Namespaced {
+        if !given.is_empty() && given != namespace {
+            return Err(Status::bad_request(format!(
+                "the namespace of the provided object does not match the namespace sent on the request ({given} != {namespace})"
+            )));
+        }
+        meta::metadata_mut(object).insert("namespace".into(), json!(namespace));
+    }
+    if !meta::resource_version(object).is_empty() {
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    Ok(())
+}
+
+/// The prefix to make a name from, when only that was given.
+fn generated_name(object: &Value) -> Option<String> {
+    let prefix = meta::string(object, "generateName");
+    (meta::name(object).is_empty() && !prefix.is_empty())
+        .then(|| prefix.chars().take(PREFIX_CHARS_MAX).collect())
+}
+
+fn suffixed(prefix: &str) -> String {
+    let mut luck = uuid::Uuid::new_v4().as_u128();
+    let mut name = prefix.to_owned();
+    for _ in 0..SUFFIX_CHARS {
+        let at = usize::try_from(luck % SUFFIX_ALPHABET.len() as u128).expect("smaller than the alphabet");
+        name.push(char::from(SUFFIX_ALPHABET[at]));
+        luck /= SUFFIX_ALPHABET.len() as u128;
+    }
+    name
+}
+
+/// Everything between decoding and storing.
+fn settle(api: &Api, kind: &Kind, object: &mut Value, applied: bool, by: &By<'_>) -> Result<(), Status> {
+    let now = api.now_text();
+    stamp(kind, object, &now);
+    kind.rules.default(object);
+    kind.rules.prepare_create(object);
+    hooks::before_create(api, kind, object, by)?;
+    let mut found = objectmeta::validate_create(kind, object);
+    found.extend(kind.rules.validate(object));
+    refuse_invalid(kind, object, &found)?;
+    if !applied {
+        let api_version = encode::api_version(&kind.group, &kind.version);
+        let writer = by.writer(kind, "", &api_version, &now);
+        managed::track_update(kind.schema.get(), None, object, &writer);
+    }
+    Ok(())
+}
+
+/// What the server alone decides about a new object.
+fn stamp(kind: &Kind, object: &mut Value, now: &str) {
+    object["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
+    object["kind"] = json!(&*kind.kind);
+    let metadata = meta::metadata_mut(object);
+    for field in
+        ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"]
+    {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".into(), json!(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("creationTimestamp".into(), json!(now));
+    if kind.has_generation {
+        metadata.insert("generation".into(), json!(1));
+    }
+    if kind.sub.status {
+        if let Some(map) = object.as_object_mut() {
+            map.remove("status");
+        }
+    }
+}
+
+pub(super) fn refuse_invalid(kind: &Kind, object: &Value, found: &ErrorList) -> Result<(), Status> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&kind.group, &kind.kind, meta::name(object), found))
+}
+
+/// 422 for a create without any name.
+pub(super) fn name_required(kind: &Kind) -> Status {
+    let mut errors = ErrorList::new();
+    let metadata = Path::new("metadata");
+    errors.required(&metadata.child("name"), "name or generateName is required");
+    Status::invalid(&kind.group, &kind.kind, "", &errors)
+}
+
+/// 403 while a namespace is going away.
+pub fn terminating(kind: &Kind, namespace: &str, name: &str) -> Status {
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = Status::forbidden(&kind.group, &kind.plural, name, &why);
+    status.reason = Reason::Forbidden;
+    status.causes.push(landfall_api::status::Cause {
+        reason: "NamespaceTerminating".into(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".into(),
+    });
+    status
+}

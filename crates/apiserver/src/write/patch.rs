@@ -1,0 +1,164 @@
+//! Patching: the four ways to say a change, all ending in the same update.
+
+use landfall_api::{Kind, Reason, Status, meta};
+use serde_json::{Value, json};
+
+use super::body::{self, Decoded};
+use super::update::{Part, existing, update};
+use super::{By, Wanted, Written, create};
+use crate::api::Api;
+use crate::http::negotiate::{self, Content};
+use crate::managed;
+use crate::options::FieldValidation;
+use crate::{encode, patch};
+
+/// A patch as sent.
+#[derive(Debug)]
+pub struct Patch<'a> {
+    /// What sort of patch.
+    pub content: Option<Content>,
+    /// Its body.
+    pub bytes: &'a [u8],
+    /// For server-side apply: take fields from other managers.
+    pub force: Option<bool>,
+    /// Whether the client named its field manager.
+    pub manager_given: bool,
+}
+
+/// Patches one object; server-side apply creates it if it is not there.
+pub async fn patch(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    part: Part,
+    patch: &Patch<'_>,
+    by: &By<'_>,
+) -> Result<Written, Status> {
+    if patch.content == Some(Content::ApplyPatch) {
+        return apply(api, kind, namespace, name, part, patch, by).await;
+    }
+    if patch.force.is_some() {
+        return Err(invalid_options("force: Forbidden: may not be specified for non-apply patch"));
+    }
+    let change = Change::parse(kind, patch)?;
+    update(api, kind, namespace, name, part, by, |old| change.apply(kind, old, by.validation)).await
+}
+
+fn invalid_options(what: &str) -> Status {
+    let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {what}");
+    Status::new(Reason::Invalid, message).about("meta.k8s.io", "PatchOptions", "")
+}
+
+/// A patch, read once and applied as often as the race needs.
+struct Change<'a> {
+    content: Content,
+    bytes: &'a [u8],
+    /// What a strict decoder minds about the patch itself.
+    odd: Vec<String>,
+}
+
+impl<'a> Change<'a> {
+    fn parse(kind: &Kind, patch: &Patch<'a>) -> Result<Self, Status> {
+        let odd = match patch.content {
+            Some(Content::JsonPatch) => patch::json::unknown_fields(patch.bytes),
+            Some(Content::MergePatch) => body::parse(Some(Content::Json), patch.bytes)?.1,
+            Some(Content::StrategicPatch) if kind.strategic => {
+                body::parse(Some(Content::Json), patch.bytes)?.1
+            }
+            _ => return Err(negotiate::unsupported(accepted(kind))),
+        };
+        Ok(Self { content: patch.content.unwrap_or(Content::MergePatch), bytes: patch.bytes, odd })
+    }
+
+    fn apply(&self, kind: &Kind, old: &Value, validation: FieldValidation) -> Result<Wanted, Status> {
+        let object = match self.content {
+            Content::JsonPatch => patch::json::apply(old.clone(), self.bytes)?,
+            Content::StrategicPatch => patch::strategic::apply(kind.schema.get(), old.clone(), self.bytes)?,
+            _ => patch::merge::apply(old.clone(), self.bytes)?,
+        };
+        if !object.is_object() {
+            return Err(Status::bad_request("the patched object is not a JSON object"));
+        }
+        let Decoded { object, warnings } = body::shape(kind, object, self.odd.clone(), validation)?;
+        Ok(Wanted::new(object, warnings))
+    }
+}
+
+fn accepted(kind: &Kind) -> &'static [&'static str] {
+    if kind.strategic {
+        &[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml",
+        ]
+    } else {
+        &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"]
+    }
+}
+
+/// Server-side apply.
+async fn apply(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    part: Part,
+    patch: &Patch<'_>,
+    by: &By<'_>,
+) -> Result<Written, Status> {
+    if !patch.manager_given {
+        return Err(invalid_options("fieldManager: Required value: is required for apply patch"));
+    }
+    let Decoded { object: applied, warnings } =
+        body::object(kind, Some(Content::ApplyPatch), patch.bytes, by.validation)?;
+    check_applied(kind, namespace, name, &applied)?;
+    let force = patch.force.unwrap_or(false);
+    let now = api.now_text();
+    let api_version = encode::api_version(&kind.group, &kind.version);
+    let writer = by.writer(kind, part.subresource(), &api_version, &now);
+    let schema = kind.schema.get();
+    for _ in 0..2 {
+        if existing(api, kind, namespace, name).await?.is_some() {
+            return update(api, kind, namespace, name, part, by, |old| {
+                let object = managed::apply(schema, Some(old), &applied, &writer, force)?;
+                Ok(Wanted { object, applied: true, warnings: warnings.clone() })
+            })
+            .await;
+        }
+        if part != Part::Main {
+            return Err(Status::not_found(&kind.group, &kind.plural, name));
+        }
+        let mut object = managed::apply(schema, None, &applied, &writer, force)?;
+        meta::metadata_mut(&mut object).remove("uid");
+        let wanted = Wanted { object, applied: true, warnings: warnings.clone() };
+        match create::create(api, kind, namespace, wanted, by).await {
+            Err(status) if status.reason == Reason::AlreadyExists => {}
+            done => return done,
+        }
+    }
+    Err(Status::conflict(&kind.group, &kind.plural, name, "the object was created and deleted meanwhile"))
+}
+
+fn check_applied(kind: &Kind, namespace: &str, name: &str, applied: &Value) -> Result<(), Status> {
+    let given = meta::name(applied);
+    if !given.is_empty() && given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    let given = meta::namespace(applied);
+    if !given.is_empty() && given != namespace {
+        return Err(Status::bad_request(format!(
+            "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
+        )));
+    }
+    if applied.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
+        return Err(Status::bad_request(format!(
+            "Object 'Kind' is missing in the applied configuration (expected {})",
+            json!(&*kind.kind)
+        )));
+    }
+    Ok(())
+}

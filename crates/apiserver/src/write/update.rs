@@ -1,0 +1,255 @@
+//! Changing an object: the one loop that every update, patch and mark goes through.
+
+use std::sync::Arc;
+
+use landfall_api::{Kind, Reason, Status, meta, objectmeta};
+use landfall_store::{Entry, Error};
+use serde_json::{Value, json};
+
+use super::create::{kind_ttl, refuse_invalid};
+use super::{By, Deed, Wanted, Written, hooks, imagined};
+use crate::api::Api;
+use crate::managed;
+use crate::{encode, errors, keys, read};
+
+/// How often a change is tried anew when somebody else was faster.
+const TRIES_MAX: u32 = 32;
+
+/// Which part of an object a write is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but status.
+    Main,
+    /// `/status`.
+    Status,
+    /// `/scale`: the main part, recorded under the subresource.
+    Scale,
+    /// `/finalize` of a namespace.
+    Finalize,
+}
+
+impl Part {
+    /// As managedFields name it.
+    pub const fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::Scale => "scale",
+            Self::Finalize => "finalize",
+        }
+    }
+}
+
+/// Changes an object. `change` turns the current one into the wanted one and may be called several times.
+pub async fn update(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    part: Part,
+    by: &By<'_>,
+    mut change: impl FnMut(&Value) -> Result<Wanted, Status> + Send,
+) -> Result<Written, Status> {
+    let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, name);
+    for _ in 0..TRIES_MAX {
+        let entry = read::get::entry(&*api.store, kind, namespace, name, "").await?;
+        let old = current(kind, &entry)?;
+        let changed = change(&old)?;
+        let mut new = changed.object;
+        check_same(kind, name, &old, &new)?;
+        settle(api, kind, part, &old, &mut new, changed.applied, by)?;
+        let mut warnings = changed.warnings;
+        warnings.extend(kind.rules.warnings(&new));
+        let written = |entry, deed| Written { entry, deed, warnings };
+        if managed::is_noop(&old, &new) {
+            return Ok(written(entry, Deed::Updated));
+        }
+        let gone = finished(kind, &new);
+        if by.dry_run {
+            return Ok(written(imagined(kind, &new, entry.revision), Deed::Updated));
+        }
+        let stored = if gone {
+            api.store.delete(&key, entry.revision).await
+        } else {
+            api.store.update(&key, encode::stored(kind, &new), entry.revision, kind_ttl(kind)).await
+        };
+        match stored {
+            Ok(entry) => {
+                hooks::after(api, kind, entry.revision).await;
+                return Ok(written(entry, if gone { Deed::Removed } else { Deed::Updated }));
+            }
+            Err(Error::Conflict(Some(_))) => {}
+            Err(error) => return Err(errors::of_object(&error, kind, name)),
+        }
+    }
+    Err(errors::modified(kind, name))
+}
+
+/// The stored object in the version this kind serves.
+pub fn current(kind: &Kind, entry: &Entry) -> Result<Value, Status> {
+    let mut old = encode::decode(entry).map_err(|e| errors::unreadable(kind, &entry.key, &e))?;
+    if kind.version != kind.storage_version {
+        old["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
+    }
+    Ok(old)
+}
+
+/// The wanted object must be the current one: same name, same uid and, if it says one, same resourceVersion.
+fn check_same(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), Status> {
+    if meta::name(new) != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            meta::name(new)
+        )));
+    }
+    if meta::namespace(new) != meta::namespace(old) {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let version = meta::resource_version(new);
+    if !version.is_empty() && version != meta::resource_version(old) {
+        return Err(errors::modified(kind, name));
+    }
+    check_uid(kind, name, meta::uid(new), meta::uid(old))
+}
+
+/// 409 when a precondition names another object of the same name.
+pub(super) fn check_uid(kind: &Kind, name: &str, wanted: &str, found: &str) -> Result<(), Status> {
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    Err(Status::conflict(&kind.group, &kind.plural, name, &why))
+}
+
+/// Everything between the wanted object and storing it.
+fn settle(
+    api: &Api,
+    kind: &Kind,
+    part: Part,
+    old: &Value,
+    new: &mut Value,
+    applied: bool,
+    by: &By<'_>,
+) -> Result<(), Status> {
+    match part {
+        Part::Main | Part::Scale => main_part(kind, old, new),
+        Part::Status => status_part(old, new),
+        Part::Finalize => finalize_part(old, new),
+    }
+    carry_over(kind, old, new);
+    let mut found = objectmeta::validate_update(kind, new, old);
+    if part == Part::Status {
+        found.extend(kind.rules.validate_status(new, old));
+    } else if part != Part::Finalize {
+        hooks::before_update(api, kind, new, old, by)?;
+        found.extend(kind.rules.validate(new));
+        found.extend(kind.rules.validate_update(new, old));
+    }
+    refuse_invalid(kind, new, &found)?;
+    if !applied {
+        let now = api.now_text();
+        let api_version = encode::api_version(&kind.group, &kind.version);
+        let writer = by.writer(kind, part.subresource(), &api_version, &now);
+        managed::track_update(kind.schema.get(), Some(old), new, &writer);
+    }
+    Ok(())
+}
+
+fn main_part(kind: &Kind, old: &Value, new: &mut Value) {
+    if kind.sub.status {
+        keep(old, new, "status");
+    }
+    kind.rules.default(new);
+    kind.rules.prepare_update(new, old);
+}
+
+/// A status write changes status alone; managedFields come along because the caller may reset them.
+fn status_part(old: &Value, new: &mut Value) {
+    let status = new.get("status").cloned();
+    let fields = new.get("metadata").and_then(|m| m.get("managedFields")).cloned();
+    *new = old.clone();
+    set(new, "status", status);
+    if let Some(fields) = fields {
+        meta::metadata_mut(new).insert("managedFields".into(), fields);
+    }
+}
+
+fn finalize_part(old: &Value, new: &mut Value) {
+    let finalizers = new.get("spec").and_then(|s| s.get("finalizers")).cloned();
+    *new = old.clone();
+    let spec = meta::child_mut(new, "spec");
+    match finalizers {
+        Some(list) => spec.insert("finalizers".into(), list),
+        None => spec.remove("finalizers"),
+    };
+}
+
+/// What no client may change, taken from the old object; and the generation, raised when the intent changed.
+fn carry_over(kind: &Kind, old: &Value, new: &mut Value) {
+    new["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
+    new["kind"] = json!(&*kind.kind);
+    let raised = kind.has_generation && intent_differs(old, new);
+    let old_metadata = old.get("metadata").cloned().unwrap_or_default();
+    let metadata = meta::metadata_mut(new);
+    metadata.remove("selfLink");
+    for field in
+        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"]
+    {
+        let absent = metadata.get(field).is_none_or(|v| v.is_null() || v == "");
+        match old_metadata.get(field) {
+            Some(value) if absent || field.starts_with("deletion") => {
+                metadata.insert(field.into(), value.clone());
+            }
+            None if field.starts_with("deletion") => {
+                metadata.remove(field);
+            }
+            _ => {}
+        }
+    }
+    metadata.remove("generation");
+    if kind.has_generation {
+        let generation = meta::generation(old) + i64::from(raised);
+        metadata.insert("generation".into(), json!(generation.max(1)));
+    }
+}
+
+/// Whether anything but metadata and status differs.
+fn intent_differs(old: &Value, new: &Value) -> bool {
+    let intent = |key: &&String| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return true };
+    let changed = |(key, value): (&String, &Value)| intent(&key) && old.get(key) != Some(value);
+    new.iter().any(changed) || old.keys().filter(intent).any(|key| !new.contains_key(key))
+}
+
+/// Whether deletion has begun and nothing holds the object any more.
+pub fn finished(kind: &Kind, object: &Value) -> bool {
+    meta::deleting(object) && meta::finalizers(object).next().is_none() && !super::delete::held(kind, object)
+}
+
+fn keep(old: &Value, new: &mut Value, field: &str) {
+    set(new, field, old.get(field).cloned());
+}
+
+fn set(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(map) = object.as_object_mut() else { return };
+    match value {
+        Some(value) => map.insert(field.into(), value),
+        None => map.remove(field),
+    };
+}
+
+/// 404 turned into what a create-on-update needs: none when the object does not exist.
+pub async fn existing(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Arc<Entry>>, Status> {
+    match read::get::entry(&*api.store, kind, namespace, name, "").await {
+        Ok(entry) => Ok(Some(entry)),
+        Err(status) if status.reason == Reason::NotFound => Ok(None),
+        Err(status) => Err(status),
+    }
+}

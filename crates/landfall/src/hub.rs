@@ -1,0 +1,110 @@
+//! `landfall hub`: the store, the API server, and a clean stop.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use landfall_apiserver::{pki, start};
+use landfall_runtime::clock;
+use landfall_store::Store;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::HubOptions;
+
+/// Runs a hub until it is told to stop.
+pub(crate) fn run(options: &HubOptions) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(options));
+    // Whatever still runs has had its time to drain.
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(options: &HubOptions) -> Result<()> {
+    let began = clock::instant();
+    std::fs::create_dir_all(&options.data_dir)
+        .with_context(|| format!("cannot make the data directory {}", options.data_dir.display()))?;
+    let store = open_store(options).await?;
+    let listener = TcpListener::bind(options.listen).await.with_context(|| {
+        format!("cannot listen on {} (is another server there? try --listen)", options.listen)
+    })?;
+    let url = url(options, listener.local_addr()?.port());
+    let server = start::start(config(options, &url), store.clone(), listener).await?;
+    announce(options, &url, &server.admin_kubeconfig, began.elapsed());
+    wait_for_stop().await?;
+    tracing::info!("stopping: no new connections, open requests finish");
+    server.stop().await;
+    store.close().await;
+    Ok(())
+}
+
+async fn open_store(options: &HubOptions) -> Result<Arc<dyn Store>> {
+    if options.etcd.is_empty() {
+        let directory = options.data_dir.join("store");
+        return landfall_store::open_embedded(landfall_store::embedded::Config::new(directory))
+            .context("cannot open the embedded store");
+    }
+    let read = |path: &Option<std::path::PathBuf>| -> Result<Option<Vec<u8>>> {
+        path.as_ref()
+            .map(|p| std::fs::read(p).with_context(|| format!("cannot read {}", p.display())))
+            .transpose()
+    };
+    let _ = read;
+    anyhow::bail!("etcd is not wired yet")
+}
+
+/// The URL that the administrator's kubeconfig names.
+fn url(options: &HubOptions, port: u16) -> String {
+    let host = match (options.advertise.first(), options.listen.ip()) {
+        (Some(host), _) => host.clone(),
+        (None, ip) if ip.is_unspecified() => "127.0.0.1".into(),
+        (None, IpAddr::V6(ip)) => format!("[{ip}]"),
+        (None, IpAddr::V4(ip)) => ip.to_string(),
+    };
+    format!("https://{host}:{port}")
+}
+
+fn config(options: &HubOptions, url: &str) -> start::Config {
+    let mut names = options.advertise.clone();
+    if !options.listen.ip().is_unspecified() {
+        names.push(options.listen.ip().to_string());
+    }
+    start::Config {
+        pki: pki::Config {
+            data_dir: options.data_dir.clone(),
+            names,
+            server: url.to_owned(),
+            client_ca: options.client_ca_file.clone(),
+            ..pki::Config::default()
+        },
+        token_file: options.token_auth_file.clone(),
+        anonymous: !options.no_anonymous,
+        kinds: landfall_api::kinds::federation(),
+        identity: format!("hub-{}-{}", std::process::id(), options.listen.port()),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "what to type next is the command's output")]
+fn announce(options: &HubOptions, url: &str, kubeconfig: &Path, took: std::time::Duration) {
+    let kept = if options.etcd.is_empty() {
+        options.data_dir.join("store").display().to_string()
+    } else {
+        options.etcd.join(", ")
+    };
+    println!("Landfall hub is ready after {} ms.", took.as_millis());
+    println!("  API         {url}");
+    println!("  objects in  {kept}");
+    println!("  kubeconfig  {}", kubeconfig.display());
+    println!();
+    println!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+}
+
+/// Waits for Ctrl-C or a polite kill.
+async fn wait_for_stop() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    Ok(())
+}
