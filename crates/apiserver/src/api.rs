@@ -11,12 +11,12 @@ use landfall_store::Store;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::authn::{Authenticator, Found};
+use crate::authn::{Authenticator, Found, User};
 use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
 use crate::telemetry::Telemetry;
 use crate::write::By;
-use crate::{authz, encode, errors, keys, write};
+use crate::{authz, encode, errors, keys, reviews, write};
 
 /// The server's state.
 pub struct Api {
@@ -91,6 +91,35 @@ impl Api {
         authz::escalation::escalation_check(&self.authz.policy(), &write)
     }
 
+    /// Answers a review.
+    pub fn review(&self, kind: &Kind, namespace: &str, body: Value, user: &User) -> Result<Value, Status> {
+        self.with_context(namespace, user, |context| reviews::review(kind, body, context))
+    }
+
+    /// Makes a token for a service account.
+    pub fn token(&self, account: &Value, body: Value, user: &User) -> Result<Value, Status> {
+        let namespace = meta::namespace(account);
+        self.with_context(namespace, user, |context| reviews::token_request(account, body, context))
+    }
+
+    fn with_context<T>(
+        &self,
+        namespace: &str,
+        user: &User,
+        answer: impl FnOnce(&reviews::Context<'_>) -> T,
+    ) -> T {
+        let policy = self.authz.policy();
+        let lookup = |plural: &str, namespace: &str, name: &str| self.lookup(plural, namespace, name);
+        answer(&reviews::Context {
+            user,
+            policy: &policy,
+            authenticator: &self.authn,
+            lookup: &lookup,
+            namespace,
+            now_s: clock::epoch_s(),
+        })
+    }
+
     /// Waits until the policy holds every role and binding acknowledged so far, by whichever hub.
     pub async fn catch_up_with_roles(&self) -> Result<(), Status> {
         self.store.barrier().await.map_err(|e| errors::general(&e))?;
@@ -99,11 +128,6 @@ impl Api {
         let newest = snapshot.range(&prefix, "").map(|entry| entry.revision).max();
         self.authz.caught_up(newest.unwrap_or(0)).await;
         Ok(())
-    }
-
-    /// Serves what the definitions in the store say, besides the built-in kinds.
-    pub async fn refresh_catalog(&self) {
-        let _one = self.refreshing.lock().await;
     }
 }
 

@@ -45,9 +45,9 @@ pub async fn roles(api: &Api) -> Result<(), Status> {
         encode::decode(entry).ok()
     };
     let user = server();
-    let by = by(&user);
+    let by = &by(&user);
     let writes = authz::bootstrap::reconcile(&existing).into_iter().map(|write| {
-        let (catalog, by) = (&catalog, &by);
+        let catalog = &catalog;
         async move {
             let Some(kind) = catalog.find_resource(authz::GROUP, write.plural) else { return Ok(()) };
             if write.create {
@@ -68,7 +68,7 @@ pub async fn roles(api: &Api) -> Result<(), Status> {
 }
 
 /// The server writes as itself.
-const fn by(user: &User) -> By<'_> {
+pub const fn by(user: &User) -> By<'_> {
     By { user, manager: "landfall", dry_run: false, validation: FieldValidation::Ignore }
 }
 

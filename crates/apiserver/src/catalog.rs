@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use landfall_api::{Kind, Scope};
 
 use crate::discovery::Discovery;
+use crate::openapi::{CustomSchemas, OpenApi};
 
 /// An immutable list of kinds with ways to find them. Replaced as a whole when a definition changes.
 #[derive(Default)]
@@ -13,12 +14,14 @@ pub struct Catalog {
     order: Vec<Arc<Kind>>,
     by_plural: HashMap<Box<str>, Vec<Arc<Kind>>>,
     discovery: OnceLock<Discovery>,
+    schemas: CustomSchemas,
+    openapi: OnceLock<OpenApi>,
 }
 
 impl Catalog {
     /// A catalog of these kinds, in discovery order.
-    pub fn new(kinds: impl IntoIterator<Item = Arc<Kind>>) -> Self {
-        let mut catalog = Self::default();
+    pub fn new(kinds: impl IntoIterator<Item = Arc<Kind>>, schemas: CustomSchemas) -> Self {
+        let mut catalog = Self { schemas, ..Self::default() };
         for kind in kinds {
             let same = catalog.by_plural.entry((*kind.plural).into()).or_default();
             same.push(kind.clone());
@@ -51,6 +54,11 @@ impl Catalog {
     /// The discovery documents, made on first use.
     pub fn discovery(&self) -> &Discovery {
         self.discovery.get_or_init(|| Discovery::new(&self.order, ""))
+    }
+
+    /// The OpenAPI documents, made on first use.
+    pub fn openapi(&self) -> &OpenApi {
+        self.openapi.get_or_init(|| OpenApi::new(&self.order, self.schemas.clone()))
     }
 
     /// Every kind, in discovery order.

@@ -20,6 +20,7 @@ pub mod bootstrap;
 pub mod catalog;
 pub mod convert;
 pub mod crd;
+pub mod definitions;
 pub mod discovery;
 pub mod encode;
 pub mod errors;

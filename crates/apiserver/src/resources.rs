@@ -317,7 +317,7 @@ where
     B::Error: std::fmt::Display,
 {
     let bytes = body::read(sent).await?;
-    let body = if bytes.is_empty() { Value::Null } else { decode_value(content(call), &bytes)? };
+    let body = if bytes.is_empty() { Value::Null } else { decode_value("DeleteOptions", content(call), &bytes)? };
     if !body.is_null() && !body.is_object() {
         return Err(Status::bad_request("the body of a delete must be DeleteOptions"));
     }
@@ -451,7 +451,7 @@ where
     let kind = content(call);
     let written = match verb {
         "update" => {
-            let wanted = decode_value(kind, &bytes)?;
+            let wanted = decode_value("Scale", kind, &bytes)?;
             if meta::name(&wanted) != name {
                 return Err(Status::bad_request(format!(
                     "the name of the object ({}) does not match the name on the URL ({name})",
@@ -483,7 +483,7 @@ where
     let bytes = body::read(sent).await?;
     let Decoded { object, .. } =
         decode_object(&place.kind, content(call), &bytes, call.options.field_validation)?;
-    let answer = object;
+    let answer = call.api.review(&place.kind, place.namespace(), object, call.user)?;
     Ok(answer::object(StatusCode::CREATED, &answer, call.style))
 }
 
@@ -493,9 +493,9 @@ where
     B::Error: std::fmt::Display,
 {
     let bytes = body::read(sent).await?;
-    let request = decode_value(content(call), &bytes)?;
+    let request = decode_value("TokenRequest", content(call), &bytes)?;
     let entry = get::entry(&*call.api.store, &place.kind, place.namespace(), place.name(), "").await?;
     let account = update::current(&place.kind, &entry)?;
-    let answer = json!([account, request]);
+    let answer = call.api.token(&account, request, call.user)?;
     Ok(answer::object(StatusCode::CREATED, &answer, call.style))
 }

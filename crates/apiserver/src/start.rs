@@ -1,5 +1,6 @@
 //! Starting and stopping an API server: doors, catalog, what must exist, background work, connections.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
 use crate::http::server;
 use crate::telemetry::Telemetry;
-use crate::{bootstrap, pki};
+use crate::{bootstrap, crd, definitions, pki};
 
 /// Who issues service-account tokens, unless told otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -93,9 +94,9 @@ pub async fn start(
     let tasks = Tasks::default();
     let audiences = [ISSUER.to_owned()];
     let accounts = Arc::new(ServiceAccounts::new(ISSUER, &audiences, pki.sa_key, Vec::new()));
-    let builtin: Vec<Arc<Kind>> = config.kinds.into_iter().map(Arc::new).collect();
+    let builtin: Vec<Arc<Kind>> = config.kinds.into_iter().map(with_rules).collect();
     let api = Arc::new(Api {
-        catalog: ArcSwap::from_pointee(Catalog::new(builtin.iter().cloned())),
+        catalog: ArcSwap::from_pointee(Catalog::new(builtin.iter().cloned(), HashMap::new())),
         builtin,
         authn: Authenticator::new(tokens, accounts, config.anonymous),
         authz: Rbac::start(store.clone(), &tasks),
@@ -105,8 +106,17 @@ pub async fn start(
         store,
     });
     prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
+    tasks.spawn_until_stop(definitions::follow(api.clone()));
     tasks.spawn(server::run(api.clone(), listener, pki.tls));
     Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, tasks })
+}
+
+/// Definitions have rules that only this crate knows.
+fn with_rules(mut kind: Kind) -> Arc<Kind> {
+    if kind.group == definitions::GROUP {
+        kind.rules = Arc::new(crd::CrdRules);
+    }
+    Arc::new(kind)
 }
 
 async fn prepare(api: &Arc<Api>, port: u16) -> Result<(), StartError> {

@@ -1,7 +1,9 @@
 //! Paths that are not objects: health, version, metrics, discovery, OpenAPI, the keys of service-account tokens.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, IF_NONE_MATCH, VARY,
+};
 use http::{Method, Response, StatusCode};
 use landfall_api::Status;
 use serde_json::json;
@@ -10,6 +12,7 @@ use crate::authn::oidc;
 use crate::http::answer;
 use crate::http::body::Body;
 use crate::http::negotiate::not_acceptable;
+use crate::openapi::Packed;
 use crate::resources::{no_such_path, not_allowed};
 use crate::serve::Call;
 
@@ -163,11 +166,53 @@ fn cached(call: &Call<'_>, bytes: &Bytes, content_type: &'static str, etag: &str
     if let Ok(value) = HeaderValue::from_str(etag) {
         response.headers_mut().insert(ETAG, value);
     }
-    response.headers_mut().insert(http::header::VARY, HeaderValue::from_static("Accept"));
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
     response
 }
 
 fn openapi(call: &Call<'_>, path: &str) -> Result<Response<Body>, Status> {
-    let _ = (CONTENT_TYPE, path, call);
-    Err(no_such_path())
+    let catalog = call.api.catalog.load();
+    let documents = catalog.openapi();
+    match path.trim_end_matches('/') {
+        "/openapi/v3" => Ok(answer::object(StatusCode::OK, &documents.index(), call.style)),
+        "/openapi/v2" => {
+            let accept = call.header(ACCEPT).unwrap_or("*/*");
+            if !accept.contains("json") && !accept.contains("*/*") {
+                return Err(not_acceptable());
+            }
+            Ok(packed(call, documents.v2(), false))
+        }
+        path => {
+            let name = path.strip_prefix("/openapi/v3/").ok_or_else(no_such_path)?;
+            let document = documents.v3(name).ok_or_else(no_such_path)?;
+            let query = call.head.uri.query().unwrap_or("");
+            let hash = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");
+            let known = hash.is_some_and(|(_, hash)| documents.hash_of(name) == Some(&*hash));
+            Ok(packed(call, document, known))
+        }
+    }
+}
+
+/// A document that is kept compressed; `forever` when its URL names its content.
+fn packed(call: &Call<'_>, document: &Packed, forever: bool) -> Response<Body> {
+    let gzip = call.header(ACCEPT_ENCODING).is_some_and(|accepted| accepted.contains("gzip"));
+    let unchanged = call.header(IF_NONE_MATCH).is_some_and(|seen| seen == document.etag);
+    let json = HeaderValue::from_static("application/json");
+    let mut response = match (unchanged, gzip) {
+        (true, _) => answer::with_type(StatusCode::NOT_MODIFIED, json, Bytes::new()),
+        (false, true) => answer::with_type(StatusCode::OK, json, document.gzip.clone()),
+        (false, false) => answer::with_type(StatusCode::OK, json, document.plain()),
+    };
+    let headers = response.headers_mut();
+    if gzip && !unchanged {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    if let Ok(value) = HeaderValue::from_str(&document.etag) {
+        headers.insert(ETAG, value);
+    }
+    headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    if forever {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+    }
+    response
 }

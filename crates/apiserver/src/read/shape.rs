@@ -123,13 +123,22 @@ impl Shape {
     pub fn row(&self, entry: &Entry) -> Result<Value, Status> {
         let object = self.value(entry)?;
         let cells = self.kind.printer.row(&object, self.now_s);
-        Ok(match self.include {
-            Include::None => json!({"cells": cells}),
-            Include::Object => json!({"cells": cells, "object": object}),
-            Include::Metadata => json!({"cells": cells, "object": {
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
-            }}),
-        })
+        let conditions = self.kind.printer.conditions(&object);
+        let mut row = json!({"cells": cells});
+        match self.include {
+            Include::None => {}
+            Include::Object => row["object"] = object,
+            Include::Metadata => {
+                row["object"] = json!({
+                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": object["metadata"],
+                });
+            }
+        }
+        if !conditions.is_empty() {
+            row["conditions"] = conditions.into();
+        }
+        Ok(row)
     }
 
     /// A whole table; `headings` only in the first event of a watch.

@@ -1,10 +1,10 @@
 //! Request bodies: from bytes of any accepted media type to an object of the expected kind.
 
-use crate::stub::{
-    decode::{parse_json, parse_yaml},
-    schema, wire,
-};
+use landfall_api::decode::{self, DecodeError, Duplicate, Strict};
+use landfall_api::schema::{self, Report};
 use landfall_api::{Kind, Status};
+
+use crate::stub::wire;
 use serde_json::Value;
 
 use crate::encode::api_version;
@@ -31,24 +31,28 @@ pub fn object(
     bytes: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let (object, odd) = parse(content, bytes)?;
-    check_type(kind, &object, bytes)?;
-    shape(kind, object, odd, validation)
+    let body = parse(&kind.kind, content, bytes)?;
+    decode::expect_object(&body.value).map_err(|e| e.refuse(&kind.kind, bytes))?;
+    check_type(kind, &body.value, bytes)?;
+    shape(kind, body.value, &body.duplicates, validation)
 }
 
-/// Decodes any document (options, reviews) without a schema.
-pub fn value(content: Option<Content>, bytes: &[u8]) -> Result<Value, Status> {
-    Ok(parse(content, bytes)?.0)
+/// Decodes any document (options, scales) without a schema; it must be a JSON object.
+pub fn value(what: &str, content: Option<Content>, bytes: &[u8]) -> Result<Value, Status> {
+    let body = parse(what, content, bytes)?;
+    decode::expect_object(&body.value).map_err(|e| e.refuse(what, bytes))?;
+    Ok(body.value)
 }
 
-/// Bytes to JSON, with what a strict decoder would mind.
-pub fn parse(content: Option<Content>, bytes: &[u8]) -> Result<(Value, Vec<String>), Status> {
+/// Bytes to JSON, with what a strict decoder would mind; `what` is the kind that was expected.
+pub fn parse(what: &str, content: Option<Content>, bytes: &[u8]) -> Result<decode::Decoded, Status> {
+    let refuse = |error: DecodeError| error.refuse(what, bytes);
     match content {
-        Some(Content::Json) => parse_json(bytes).map_err(|e| unreadable(&e)),
-        Some(Content::Yaml | Content::ApplyPatch) => parse_yaml(bytes).map_err(|e| unreadable(&e)),
+        Some(Content::Json) => decode::parse_json(bytes).map_err(refuse),
+        Some(Content::Yaml | Content::ApplyPatch) => decode::parse_yaml(bytes).map_err(refuse),
         Some(Content::Protobuf) => {
-            let message = wire::decode(bytes).map_err(|e| unreadable(&e))?;
-            Ok((message, Vec::new()))
+            let value = wire::decode(bytes).map_err(DecodeError::Wire).map_err(refuse)?;
+            Ok(decode::Decoded { value, duplicates: Vec::new() })
         }
         _ => Err(negotiate::unsupported(OBJECT_TYPES)),
     }
@@ -58,42 +62,35 @@ pub fn parse(content: Option<Content>, bytes: &[u8]) -> Result<(Value, Vec<Strin
 pub fn shape(
     kind: &Kind,
     mut object: Value,
-    mut odd: Vec<String>,
+    duplicates: &[Duplicate],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let report = schema::normalize(kind.schema.get(), &mut object);
-    if let Some(wrong) = report.wrong_type {
-        return Err(Status::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {wrong}",
-            kind.kind, kind.version, kind.kind
-        )));
+    let report = match kind.rules.prune(&mut object) {
+        Some(paths) => {
+            let unknown = paths.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+            Report { error: None, unknown }
+        }
+        None => schema::normalize(kind.schema.get(), &mut object),
+    };
+    if let Some(error) = &report.error {
+        return Err(decode::refuse_object(&kind.kind, &kind.version, error));
     }
-    odd.extend(report.unknown);
-    if validation == FieldValidation::Strict && !odd.is_empty() {
-        return Err(Status::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
-            kind.kind,
-            kind.version,
-            kind.kind,
-            odd.join(", ")
-        )));
+    if report.is_clean() && duplicates.is_empty() {
+        return Ok(Decoded { object, warnings: Vec::new() });
     }
-    let warnings = if validation == FieldValidation::Warn { odd } else { Vec::new() };
-    Ok(Decoded { object, warnings })
-}
-
-fn unreadable(error: &impl std::fmt::Display) -> Status {
-    Status::bad_request(format!("the object provided is unrecognized (must be of type Object): {error}"))
+    let strict = Strict::new(duplicates, &report);
+    match validation {
+        FieldValidation::Strict => match strict.error() {
+            Some(error) => Err(decode::refuse_object(&kind.kind, &kind.version, &error)),
+            None => Ok(Decoded { object, warnings: Vec::new() }),
+        },
+        FieldValidation::Warn => Ok(Decoded { object, warnings: strict.warnings }),
+        FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
+    }
 }
 
 /// The body must be of the kind that its path says; built-in kinds may leave it out.
 fn check_type(kind: &Kind, object: &Value, bytes: &[u8]) -> Result<(), Status> {
-    if !object.is_object() {
-        return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): not a JSON object",
-            kind.kind
-        )));
-    }
     let given_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or("");
     let given_kind = object.get("kind").and_then(Value::as_str).unwrap_or("");
     let expected = api_version(&kind.group, &kind.version);
@@ -109,8 +106,8 @@ fn check_type(kind: &Kind, object: &Value, bytes: &[u8]) -> Result<(), Status> {
     if !given_kind.is_empty() && given_kind != kind.kind {
         let (group, version) = given_version.split_once('/').unwrap_or(("", given_version));
         return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {group}/{version}, Kind={given_kind} was given",
-            kind.kind
+            "{given_kind} in version {version:?} cannot be handled as a {}: converting (.{given_kind}) to ({group}.{}): unknown conversion",
+            kind.kind, kind.kind
         )));
     }
     Ok(())

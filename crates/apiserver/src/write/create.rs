@@ -1,6 +1,6 @@
 //! Creating an object.
 
-use landfall_api::field::{ErrorList, Path};
+use landfall_api::field::ErrorList;
 use landfall_api::{Kind, Reason, Scope, Status, meta, objectmeta};
 use landfall_store::Error;
 use serde_json::{Value, json};
@@ -132,12 +132,14 @@ fn settle(api: &Api, kind: &Kind, object: &mut Value, applied: bool, by: &By<'_>
     hooks::before_create(api, kind, object, by)?;
     let mut found = objectmeta::validate_create(kind, object);
     found.extend(kind.rules.validate(object));
+    found.extend(kind.rules.validate_create(object));
     refuse_invalid(kind, object, &found)?;
     if !applied {
         let api_version = encode::api_version(&kind.group, &kind.version);
         let writer = by.writer(kind, "", &api_version, &now);
         managed::track_update(kind.schema.get(), None, object, &writer);
     }
+    landfall_api::schema::complete(kind.schema.get(), object);
     Ok(())
 }
 
@@ -156,10 +158,10 @@ fn stamp(kind: &Kind, object: &mut Value, now: &str) {
     if kind.has_generation {
         metadata.insert("generation".into(), json!(1));
     }
-    if kind.sub.status {
-        if let Some(map) = object.as_object_mut() {
-            map.remove("status");
-        }
+    if kind.sub.status
+        && let Some(map) = object.as_object_mut()
+    {
+        map.remove("status");
     }
 }
 
@@ -168,14 +170,6 @@ pub(super) fn refuse_invalid(kind: &Kind, object: &Value, found: &ErrorList) -> 
         return Ok(());
     }
     Err(Status::invalid(&kind.group, &kind.kind, meta::name(object), found))
-}
-
-/// 422 for a create without any name.
-pub(super) fn name_required(kind: &Kind) -> Status {
-    let mut errors = ErrorList::new();
-    let metadata = Path::new("metadata");
-    errors.required(&metadata.child("name"), "name or generateName is required");
-    Status::invalid(&kind.group, &kind.kind, "", &errors)
 }
 
 /// 403 while a namespace is going away.

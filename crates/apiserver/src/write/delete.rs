@@ -122,6 +122,9 @@ pub async fn delete(
         check_preconditions(kind, name, options, &old)?;
         let mut new = old.clone();
         finalizers_for(kind, options.propagation, &mut new);
+        if !meta::deleting(&old) {
+            kind.rules.prepare_delete(&mut new, &api.now_text());
+        }
         let must_wait = meta::finalizers(&new).next().is_some() || held(kind, &new);
         let written = |entry, deed| Written { entry, deed, warnings: Vec::new() };
         if options.dry_run || by.dry_run {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::By;
 use crate::api::Api;
-use crate::authz;
+use crate::{authz, definitions};
 
 /// Namespaces that must not be deleted.
 const KEPT_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
@@ -34,7 +34,7 @@ pub async fn after(api: &Api, kind: &Kind, revision: Revision) {
     if authz::live::concerns(&kind.group) {
         api.authz.caught_up(revision).await;
     }
-    if kind.group == "apiextensions.k8s.io" {
-        api.refresh_catalog().await;
+    if kind.group == definitions::GROUP {
+        Box::pin(api.definition_written()).await;
     }
 }

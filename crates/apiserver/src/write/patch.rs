@@ -3,6 +3,8 @@
 use landfall_api::{Kind, Reason, Status, meta};
 use serde_json::{Value, json};
 
+use landfall_api::decode::Duplicate;
+
 use super::body::{self, Decoded};
 use super::update::{Part, existing, update};
 use super::{By, Wanted, Written, create};
@@ -55,20 +57,19 @@ struct Change<'a> {
     content: Content,
     bytes: &'a [u8],
     /// What a strict decoder minds about the patch itself.
-    odd: Vec<String>,
+    duplicates: Vec<Duplicate>,
 }
 
 impl<'a> Change<'a> {
     fn parse(kind: &Kind, patch: &Patch<'a>) -> Result<Self, Status> {
-        let odd = match patch.content {
-            Some(Content::JsonPatch) => patch::json::unknown_fields(patch.bytes),
-            Some(Content::MergePatch) => body::parse(Some(Content::Json), patch.bytes)?.1,
-            Some(Content::StrategicPatch) if kind.strategic => {
-                body::parse(Some(Content::Json), patch.bytes)?.1
-            }
+        let json = || body::parse(&kind.kind, Some(Content::Json), patch.bytes);
+        let duplicates = match patch.content {
+            Some(Content::JsonPatch) => Vec::new(),
+            Some(Content::MergePatch) => json()?.duplicates,
+            Some(Content::StrategicPatch) if kind.strategic => json()?.duplicates,
             _ => return Err(negotiate::unsupported(accepted(kind))),
         };
-        Ok(Self { content: patch.content.unwrap_or(Content::MergePatch), bytes: patch.bytes, odd })
+        Ok(Self { content: patch.content.unwrap_or(Content::MergePatch), bytes: patch.bytes, duplicates })
     }
 
     fn apply(&self, kind: &Kind, old: &Value, validation: FieldValidation) -> Result<Wanted, Status> {
@@ -80,7 +81,7 @@ impl<'a> Change<'a> {
         if !object.is_object() {
             return Err(Status::bad_request("the patched object is not a JSON object"));
         }
-        let Decoded { object, warnings } = body::shape(kind, object, self.odd.clone(), validation)?;
+        let Decoded { object, warnings } = body::shape(kind, object, &self.duplicates, validation)?;
         Ok(Wanted::new(object, warnings))
     }
 }

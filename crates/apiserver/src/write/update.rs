@@ -144,7 +144,9 @@ fn settle(
         found.extend(kind.rules.validate_status(new, old));
     } else if part != Part::Finalize {
         hooks::before_update(api, kind, new, old, by)?;
-        found.extend(kind.rules.validate(new));
+        if !kind.rules.update_alone() {
+            found.extend(kind.rules.validate(new));
+        }
         found.extend(kind.rules.validate_update(new, old));
     }
     refuse_invalid(kind, new, &found)?;
@@ -154,6 +156,7 @@ fn settle(
         let writer = by.writer(kind, part.subresource(), &api_version, &now);
         managed::track_update(kind.schema.get(), Some(old), new, &writer);
     }
+    landfall_api::schema::complete(kind.schema.get(), new);
     Ok(())
 }
 
