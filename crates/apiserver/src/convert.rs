@@ -1,7 +1,8 @@
 //! Kinds that are served in another shape than they are stored in.
 
-use crate::stub::{events_convert, hpa_convert};
 use landfall_api::Kind;
+use landfall_api::rules::events_convert;
+use landfall_api::rules::workloads::hpa_convert;
 use serde_json::Value;
 
 /// How one served kind maps to its stored shape.
@@ -16,12 +17,22 @@ pub struct Conversion {
 /// The conversion of a kind; none when the shapes are the same.
 pub fn of(kind: &Kind) -> Option<Conversion> {
     match (&*kind.group, &*kind.version, &*kind.kind) {
-        ("events.k8s.io", "v1", "Event") => {
-            Some(Conversion { read: events_convert::to_events, write: events_convert::to_core })
-        }
+        ("events.k8s.io", "v1", "Event") => Some(Conversion { read: to_events, write: to_core }),
         ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
             Some(Conversion { read: hpa_convert::to_v1, write: hpa_convert::to_v2 })
         }
         _ => None,
     }
+}
+
+fn to_events(event: &Value) -> Value {
+    let mut event = event.clone();
+    events_convert::to_events(&mut event);
+    event
+}
+
+fn to_core(event: &Value) -> Value {
+    let mut event = event.clone();
+    events_convert::to_core(&mut event);
+    event
 }

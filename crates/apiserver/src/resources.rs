@@ -317,7 +317,8 @@ where
     B::Error: std::fmt::Display,
 {
     let bytes = body::read(sent).await?;
-    let body = if bytes.is_empty() { Value::Null } else { decode_value("DeleteOptions", content(call), &bytes)? };
+    let body =
+        if bytes.is_empty() { Value::Null } else { decode_value("DeleteOptions", content(call), &bytes)? };
     if !body.is_null() && !body.is_object() {
         return Err(Status::bad_request("the body of a delete must be DeleteOptions"));
     }

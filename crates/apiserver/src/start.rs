@@ -122,8 +122,6 @@ fn with_rules(mut kind: Kind) -> Arc<Kind> {
 async fn prepare(api: &Arc<Api>, port: u16) -> Result<(), StartError> {
     api.refresh_catalog().await;
     bootstrap::run(api, port).await?;
-    if let Err(e) = bootstrap::roles(api).await {
-        tracing::warn!(%e, "roles");
-    }
+    bootstrap::roles(api).await?;
     Ok(())
 }

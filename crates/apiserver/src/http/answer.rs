@@ -52,7 +52,8 @@ pub fn styled(code: StatusCode, bytes: Bytes, style: Style) -> Response<Body> {
 pub fn object(code: StatusCode, value: &Value, style: Style) -> Response<Body> {
     match style.encoding {
         Encoding::Yaml => {
-            let text = crate::stub::decode::to_yaml(value);
+            // JSON is YAML too, should the writer ever fail.
+            let text = serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string());
             with_type(code, HeaderValue::from_static("application/yaml"), text.into_bytes().into())
         }
         Encoding::Json if style.pretty => {
