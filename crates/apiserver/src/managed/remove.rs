@@ -1,10 +1,10 @@
 //! Takes paths out of an object.
 
-use landfall_api::schema::Struct;
+use landfall_api::schema::{Struct, Type};
 use serde_json::{Map, Value};
 
 use super::set::Set;
-use super::shape::{Atom, Place, item_element};
+use super::shape::{Atom, Items, Place, item_element};
 
 /// The object without these fields and items. A container that loses everything becomes `null`.
 pub(super) fn remove(schema: &Struct, object: Value, paths: &Set) -> Value {
@@ -46,7 +46,7 @@ fn remove_at(place: Place<'_>, value: Value, paths: &Set) -> Value {
     }
 }
 
-/// Drops fields that are `null`, as decoding a built-in object does.
+/// Treats `null` as decoding a built-in object does: fields go away, keys of maps get the zero value.
 pub(crate) fn drop_nulls(schema: &Struct, object: &mut Value) {
     if !schema.name.is_empty() {
         drop_at(Place::Struct(schema), object);
@@ -58,14 +58,35 @@ fn drop_at(place: Place<'_>, value: &mut Value) {
         (Atom::Map(fields), Value::Object(map)) => {
             map.retain(|key, value| !(value.is_null() && fields.named(key).is_some()));
             for (key, value) in map.iter_mut() {
-                if let Some(place @ Place::Type(_)) = fields.place(key) {
+                if let Some(place @ Place::Type(ty)) = fields.place(key) {
+                    if value.is_null() {
+                        *value = zero(ty);
+                    }
                     drop_at(place, value);
                 }
             }
         }
-        (Atom::List(super::shape::Items::Known(list)), Value::Array(items)) => {
+        (Atom::List(Items::Known(list)), Value::Array(items)) => {
             items.iter_mut().for_each(|item| drop_at(Place::Type(&list.item), item));
         }
         _ => {}
+    }
+}
+
+fn zero(ty: &Type) -> Value {
+    match ty {
+        Type::String => Value::String(String::new()),
+        Type::Bool => Value::Bool(false),
+        Type::Int32 | Type::Int64 | Type::Double => Value::from(0),
+        Type::Quantity => Value::from("0"),
+        Type::Struct(_) => Value::Object(Map::new()),
+        Type::Any
+        | Type::Bytes
+        | Type::IntOrString
+        | Type::Time
+        | Type::MicroTime
+        | Type::Map(_)
+        | Type::List(_)
+        | Type::SchemaOr(_) => Value::Null,
     }
 }

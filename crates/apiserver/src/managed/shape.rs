@@ -154,8 +154,7 @@ impl<'a> Fields<'a> {
         if held_by_value(field) {
             return Some(empty_object());
         }
-        let always = !field.go.ty.is_empty() && !field.go.omit_empty && !field.go.omit_zero;
-        always.then(|| zero(field))
+        always_written(field).then(|| zero(field))
     }
 }
 
@@ -165,6 +164,14 @@ fn held_by_value(field: &Field) -> bool {
     matches!(field.ty, Type::Struct(_)) && !go.ty.is_empty() && !go.pointer && !go.omit_zero
 }
 
+/// Whether Go writes the field even when nobody set it; `omitempty` does not leave out structs.
+fn always_written(field: &Field) -> bool {
+    let struct_in_go =
+        matches!(field.ty, Type::Time | Type::MicroTime | Type::IntOrString | Type::Quantity | Type::Any);
+    let go = &field.go;
+    !go.ty.is_empty() && !go.omit_zero && (!go.omit_empty || (struct_in_go && !go.pointer))
+}
+
 /// What Go writes for a field that nobody set.
 fn zero(field: &Field) -> &'static Value {
     static ZEROS: OnceLock<[Value; 3]> = OnceLock::new();
@@ -172,7 +179,7 @@ fn zero(field: &Field) -> &'static Value {
         ZEROS.get_or_init(|| [Value::Bool(false), Value::from(0), Value::String(String::new())]);
     match &field.ty {
         Type::Bool if !field.go.pointer => no,
-        Type::Int32 | Type::Int64 | Type::Double if !field.go.pointer => number,
+        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString if !field.go.pointer => number,
         Type::String if !field.go.pointer => text,
         _ => &Value::Null,
     }

@@ -1,1 +1,3 @@
-//! Tests of ownership.
+//! Tests of ownership: sequences recorded from a real kube-apiserver, rules case by case, and properties.
+
+mod replay;
