@@ -1,3 +1,5 @@
 //! Tests of ownership: sequences recorded from a real kube-apiserver, rules case by case, and properties.
 
+mod cases;
 mod replay;
+mod thing;

@@ -19,10 +19,7 @@ use super::{Writer, strip_set};
 pub fn track_update(schema: &Struct, old: Option<&Value>, new: &mut Value, writer: &Writer<'_>) {
     let sent = entries::take(new);
     let creating = old.is_none_or(|old| meta::uid(old).is_empty());
-    if creating
-        && sent.as_ref().is_none_or(entries::is_reset)
-        && old.is_none_or(|o| entries::raw(o).is_none())
-    {
+    if old.is_none() && sent.as_ref().is_none_or(entries::is_reset) {
         return track_create(schema, new, writer);
     }
     let mut managed = current(old, sent.as_ref(), writer);

@@ -4,10 +4,11 @@
 //! object, its owners, the refusals. Defaulting and validation are not ours, so built-in objects are checked for
 //! what our result says, not for what the server filled in. In the recording, times are numbers of steps.
 
-use landfall_api::schema::{self, Field, Identity, ListType, MapType, Struct, StructRef, Type};
+use landfall_api::schema::{self, Identity, Struct, StructRef, Type};
 use landfall_api::status::Status;
 use serde_json::{Value, json};
 
+use super::thing::{field, free, keys, list, map, nested, object};
 use crate::managed::{Writer, apply, entries, keep_times, reset_fields, track_update};
 use crate::patch;
 
@@ -177,30 +178,8 @@ fn schema_of(kind: &str, resource: &Value) -> StructRef {
     found.unwrap()
 }
 
-fn field(name: &str, ty: Type) -> Field {
-    Field { name: name.into(), ty, ..Field::default() }
-}
-
-fn object(mut fields: Vec<Field>) -> Struct {
-    fields.sort_by(|a, b| a.name.cmp(&b.name));
-    Struct { fields: fields.into(), ..Struct::default() }
-}
-
-fn list(item: Type, identity: Identity) -> Type {
-    Type::List(ListType { item, identity, ..ListType::default() }.into())
-}
-
-fn keys(names: &[(&str, Option<Value>)]) -> Identity {
-    Identity::Keys(names.iter().map(|(name, default)| ((*name).into(), default.clone())).collect())
-}
-
-fn nested(fields: Vec<Field>) -> Type {
-    Type::Struct(StructRef::owned(object(fields)))
-}
-
 /// The schema of the CRD that the recording used.
 fn widget() -> Struct {
-    let map = |atomic| Type::Map(MapType { value: Type::String, atomic }.into());
     let port = nested(vec![
         field("port", Type::Int64),
         field("protocol", Type::String),
@@ -208,16 +187,15 @@ fn widget() -> Struct {
     ]);
     let item = nested(vec![field("id", Type::String), field("value", Type::Int64)]);
     let deep = nested(vec![field("a", Type::Int64), field("b", Type::String), field("c", Type::IntOrString)]);
-    let free = Type::Struct(StructRef::owned(Struct { preserve_unknown: true, ..Struct::default() }));
     let spec = nested(vec![
         field("name", Type::String),
         field("size", Type::Int64),
         field("items", list(Type::String, Identity::Set)),
         field("ports", list(port, keys(&[("port", None), ("protocol", Some(json!("TCP")))]))),
-        field("labels", map(false)),
-        field("whole", map(true)),
+        field("labels", map(Type::String, false)),
+        field("whole", map(Type::String, true)),
         field("nested", nested(vec![field("list", list(item, keys(&[("id", None)]))), field("deep", deep)])),
-        field("free", free),
+        field("free", free()),
     ]);
     object(vec![
         field("apiVersion", Type::String),
