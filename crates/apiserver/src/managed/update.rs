@@ -162,15 +162,18 @@ fn added(
             },
             _ => leaf(),
         },
-        Atom::Map(fields) => match value {
-            Value::Object(map) if !fields.atomic() => {
-                if map.is_empty() && (before.is_some() || fields.implied().next().is_none()) {
-                    return leaf();
-                }
-                (before.is_none(), added_fields(fields, map, before, skip))
+        Atom::Map(fields) if fields.atomic() => leaf(),
+        Atom::Map(fields) => {
+            let map = value.as_object();
+            // Compared with nothing, or with an object of the same kind that has nothing written.
+            let filled = fields.implied().next().is_some();
+            let bare = |there: bool| !(there && filled);
+            let existed = before.is_some_and(Value::is_object);
+            if map.is_none_or(Map::is_empty) && bare(existed) && bare(map.is_some()) {
+                return leaf();
             }
-            _ => leaf(),
-        },
+            (before.is_none(), map.map_or_else(Map::new, |map| added_fields(fields, map, before, skip)))
+        }
     }
 }
 

@@ -18,6 +18,15 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
+/// As `%s` prints it, which is made for texts.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "%!s(<nil>)".into(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={value})", type_name(value)),
+        Value::String(_) | Value::Array(_) | Value::Object(_) => plain(value),
+    }
+}
+
 /// As `%#v` prints it.
 pub(crate) fn syntax(value: &Value) -> String {
     match value {

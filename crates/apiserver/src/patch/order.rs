@@ -1,5 +1,7 @@
 //! The order of merged lists in a strategic merge patch.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::golang::plain;
@@ -27,10 +29,28 @@ impl Items<'_> {
         if self.kind == Kind::Map { item.get(self.merge_key) } else { Some(item) }
     }
 
-    fn index(&self, list: &[Value], item: &Value) -> Option<usize> {
-        let key = self.key(item);
-        list.iter().position(|other| self.key(other) == key)
+    /// Where each item first stands.
+    fn places(&self, list: &[Value]) -> HashMap<String, usize> {
+        let mut places = HashMap::with_capacity(list.len());
+        for (at, item) in list.iter().enumerate() {
+            places.entry(self.text(item)).or_insert(at);
+        }
+        places
     }
+
+    fn text(&self, item: &Value) -> String {
+        self.key(item).map(Value::to_string).unwrap_or_default()
+    }
+}
+
+/// The keys of the items of a list, as text, to look up others by.
+pub(super) fn keys_of<'a>(list: impl IntoIterator<Item = &'a Value>, merge_key: &str) -> HashSet<String> {
+    list.into_iter().filter_map(|item| key_of(item, merge_key)).collect()
+}
+
+/// The key of an item, as text; none when it lacks it.
+pub(super) fn key_of(item: &Value, merge_key: &str) -> Option<String> {
+    if merge_key.is_empty() { Some(item.to_string()) } else { item.get(merge_key).map(Value::to_string) }
 }
 
 /// The kind of the items of several lists together.
@@ -61,16 +81,20 @@ pub(super) fn check(patch: &[Value], wanted: &[Value], merge_key: &str) -> Resul
     if patch.is_empty() || wanted.is_empty() {
         return Ok(());
     }
-    let directive = |item: &Value| item.get("$patch").is_some();
     let mut left = wanted.iter();
     for item in patch {
         if !merge_key.is_empty() && !item.is_object() {
             return Err(Wrong::bad_type("map[string]interface {}", item));
         }
-        if directive(item) {
+        let directive = item.get("$patch");
+        if !merge_key.is_empty() && directive.and_then(Value::as_str) == Some("delete") {
             continue;
         }
-        let mut found = false;
+        // Other directives have no place of their own, but there must be one left.
+        let mut found = directive.is_some() && !left.as_slice().is_empty();
+        if found {
+            continue;
+        }
         for other in left.by_ref() {
             if same_key(item, other, merge_key)? {
                 found = true;
@@ -108,20 +132,17 @@ pub(super) fn partition(
     merge_key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Wrong> {
     let mut parts = (Vec::new(), Vec::new());
+    let known = keys_of(by, merge_key);
+    let odd = by.iter().position(|other| !merge_key.is_empty() && !other.is_object());
     for item in items {
-        let found = if merge_key.is_empty() {
-            by.contains(&item)
-        } else {
-            let Some(map) = item.as_object() else {
-                return Err(Wrong::bad_type("map[string]interface {}", &item));
-            };
-            let key = map.get(merge_key).ok_or_else(|| Wrong::no_merge_key(&item, merge_key))?;
-            if let Some(at) = by.iter().position(|other| !other.is_object()) {
-                return Err(Wrong::Other(format!("value for key {at} is not a map")));
-            }
-            by.iter().any(|other| other.get(merge_key) == Some(key))
-        };
-        if found { parts.0.push(item) } else { parts.1.push(item) }
+        if !merge_key.is_empty() && !item.is_object() {
+            return Err(Wrong::bad_type("map[string]interface {}", &item));
+        }
+        let key = key_of(&item, merge_key).ok_or_else(|| Wrong::no_merge_key(&item, merge_key))?;
+        if let Some(at) = odd {
+            return Err(Wrong::Other(format!("value for key {at} is not a map")));
+        }
+        if known.contains(&key) { parts.0.push(item) } else { parts.1.push(item) }
     }
     Ok(parts)
 }
@@ -129,8 +150,8 @@ pub(super) fn partition(
 /// Sorts the patch's items by `patch_order` and the others by `live_order`, and puts the others before the
 /// first of the patch's items that stood behind them in the live list.
 pub(super) fn interleave(
-    mut patched: Vec<Value>,
-    mut others: Vec<Value>,
+    patched: Vec<Value>,
+    others: Vec<Value>,
     patch_order: &[Value],
     live_order: &[Value],
     items: Items<'_>,
@@ -145,8 +166,9 @@ pub(super) fn interleave(
             }
         }
     }
-    patched.sort_by_key(|item| items.index(patch_order, item));
-    others.sort_by_key(|item| items.index(live_order, item));
+    let live = items.places(live_order);
+    let patched = sort(patched, &items.places(patch_order), items);
+    let others = sort(others, &live, items);
     let mut out = Vec::with_capacity(patched.len().saturating_add(others.len()));
     let (mut left, mut right) = (others.into_iter().peekable(), patched.into_iter().peekable());
     loop {
@@ -154,11 +176,36 @@ pub(super) fn interleave(
             (None, None) => return Ok(out),
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(l), Some(r)) => {
-                let places = (items.index(live_order, l), items.index(live_order, r));
-                matches!(places, (Some(l), Some(r)) if l < r)
+            (Some((l, _)), Some((r, _))) => {
+                matches!((live.get(l), live.get(r)), (Some(l), Some(r)) if l < r)
             }
         };
-        out.extend(if from_left { left.next() } else { right.next() });
+        out.extend(if from_left { left.next() } else { right.next() }.map(|(_, item)| item));
     }
+}
+
+/// Lists up to this long are sorted by insertion in Go, which shows where items have no place.
+const INSERTION_MAX: usize = 20;
+
+/// Items by their places, with their keys. Items without a place (an empty `$setElementOrder`) end up in front,
+/// last first: what upstream's comparison makes of short lists.
+fn sort(list: Vec<Value>, places: &HashMap<String, usize>, items: Items<'_>) -> Vec<(String, Value)> {
+    let mut list: Vec<(String, Value)> = list.into_iter().map(|item| (items.text(&item), item)).collect();
+    let lost = list.iter().any(|(key, _)| !places.contains_key(key));
+    if !lost || list.len() > INSERTION_MAX {
+        list.sort_by_key(|(key, _)| places.get(key).copied());
+        return list;
+    }
+    let less = |a: &str, b: &str| match (places.get(a), places.get(b)) {
+        (Some(a), Some(b)) => a < b,
+        _ => true,
+    };
+    for end in 1..list.len() {
+        let mut at = end;
+        while at > 0 && less(&list[at].0, &list[at - 1].0) {
+            list.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+    list
 }

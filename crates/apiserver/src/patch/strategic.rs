@@ -4,11 +4,13 @@
 //! `$setElementOrder/<field>`. The order of a merged list is that of `$setElementOrder`, then of the patch, then of
 //! the live list.
 
+use std::collections::{HashMap, HashSet};
+
 use landfall_api::schema::{Field, Struct, Type};
 use landfall_api::status::{Reason, Status};
 use serde_json::{Map, Value};
 
-use super::golang::{plain, type_name};
+use super::golang::{plain, text, type_name};
 use super::order::{self, Items};
 use super::{object, unprocessable};
 
@@ -138,7 +140,7 @@ fn merge_maps(level: Level<'_>, mut original: Object, mut patch: Object) -> Resu
 }
 
 fn unknown_directive(directive: &Value, patch: &Object) -> Wrong {
-    let (directive, patch) = (plain(directive), plain(&Value::Object(patch.clone())));
+    let (directive, patch) = (text(directive), plain(&Value::Object(patch.clone())));
     Wrong::Other(format!("unknown patch type: {directive} in map: {patch}"))
 }
 
@@ -173,7 +175,8 @@ fn merge_member(level: Level<'_>, original: &mut Object, key: &str, mut value: V
             let (field, items) = level.list(key)?;
             let live = std::mem::take(current);
             *current = if deletes {
-                live.into_iter().filter(|item| !patch.contains(item)).collect()
+                let gone = order::keys_of(&patch, "");
+                live.into_iter().filter(|item| !gone.contains(&item.to_string())).collect()
             } else if field.patch.merge {
                 merge_lists(items, live, patch, &field.patch.merge_key)?
             } else {
@@ -258,7 +261,7 @@ fn set_element_order(level: Level<'_>, original: &mut Object, patch: &mut Object
             (Some(live), Some(patched)) if field.patch.merge => merge_lists(items, live, patched, merge_key)?,
             (Some(_), Some(patched)) => patched,
         };
-        let live = live.unwrap_or_default();
+        let live = reused(live.unwrap_or_default(), patched.as_deref().unwrap_or(&[]), merge_key);
         let kind = order::kind_of([&live, patched.as_deref().unwrap_or(&[])])?;
         let (first, rest) = order::partition(merged, &wanted, merge_key)?;
         let both = order::interleave(first, rest, &wanted, &live, Items { kind, merge_key })?;
@@ -266,6 +269,27 @@ fn set_element_order(level: Level<'_>, original: &mut Object, patch: &mut Object
         patch.remove(name);
     }
     Ok(())
+}
+
+/// The live order that upstream sorts by: it deletes items in place, and new items of the patch take the room
+/// they leave.
+fn reused(live: Vec<Value>, patch: &[Value], merge_key: &str) -> Vec<Value> {
+    let says = |item: &Value, what: &str| item.get(DIRECTIVE).and_then(Value::as_str) == Some(what);
+    if merge_key.is_empty() || !patch.iter().any(|item| says(item, "delete")) {
+        return live;
+    }
+    let gone = order::keys_of(patch.iter().filter(|item| says(item, "delete")), merge_key);
+    let is_gone = |item: &Value| order::key_of(item, merge_key).is_some_and(|key| gone.contains(&key));
+    let length = live.len();
+    let mut order: Vec<Value> = live.into_iter().filter(|item| !is_gone(item)).collect();
+    if !patch.iter().any(|item| says(item, "replace")) {
+        let kept = order::keys_of(&order, merge_key);
+        let added = patch.iter().filter(|item| item.get(DIRECTIVE).is_none());
+        let added = added.filter(|item| order::key_of(item, merge_key).is_some_and(|k| !kept.contains(&k)));
+        let room = length.saturating_sub(order.len());
+        order.extend(added.take(room).cloned());
+    }
+    order
 }
 
 fn take_list(value: Option<&Value>) -> Result<Option<Vec<Value>>, Wrong> {
@@ -297,13 +321,9 @@ fn merge_lists(
         let (live, patch) = special_items(live, patch, merge_key)?;
         (merge_items(level, live.clone(), patch.clone(), merge_key)?, live, patch)
     } else {
-        let mut merged: Vec<Value> = Vec::with_capacity(live.len().saturating_add(patch.len()));
-        for item in live.iter().chain(&patch) {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
-        (merged, live, patch)
+        let mut seen = HashSet::new();
+        let both = live.iter().chain(&patch).filter(|item| seen.insert(item.to_string()));
+        (both.cloned().collect(), live, patch)
     };
     let (first, rest) = order::partition(merged, &patch, merge_key)?;
     order::interleave(first, rest, &patch, &live, Items { kind, merge_key })
@@ -316,6 +336,7 @@ fn special_items(
     merge_key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Wrong> {
     let mut plain_items = Vec::with_capacity(patch.len());
+    let mut gone = HashSet::new();
     let mut replace = false;
     for item in patch {
         let Some(directive) = item.get(DIRECTIVE) else {
@@ -324,8 +345,8 @@ fn special_items(
         };
         match directive.as_str() {
             Some("delete") => {
-                let key = item.get(merge_key).ok_or_else(|| Wrong::no_merge_key(&item, merge_key))?;
-                live.retain(|other| other.get(merge_key) != Some(key));
+                let key = order::key_of(&item, merge_key);
+                gone.insert(key.ok_or_else(|| Wrong::no_merge_key(&item, merge_key))?);
             }
             Some("replace") => replace = true,
             Some("merge") => {
@@ -337,6 +358,7 @@ fn special_items(
             }
         }
     }
+    live.retain(|item| order::key_of(item, merge_key).is_none_or(|key| !gone.contains(&key)));
     Ok(if replace { (plain_items, Vec::new()) } else { (live, plain_items) })
 }
 
@@ -346,9 +368,17 @@ fn merge_items(
     patch: Vec<Value>,
     merge_key: &str,
 ) -> Result<Vec<Value>, Wrong> {
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(live.len());
+    for (at, item) in live.iter().enumerate() {
+        if let Some(key) = order::key_of(item, merge_key) {
+            places.entry(key).or_insert(at);
+        }
+    }
     for item in patch {
-        let key = item.get(merge_key).ok_or_else(|| Wrong::no_merge_key(&item, merge_key))?;
-        match (live.iter_mut().find(|other| other.get(merge_key) == Some(key)), item) {
+        let key = order::key_of(&item, merge_key).ok_or_else(|| Wrong::no_merge_key(&item, merge_key))?;
+        let next = live.len();
+        let at = *places.entry(key).or_insert(next);
+        match (live.get_mut(at), item) {
             (Some(Value::Object(current)), Value::Object(item)) => {
                 *current = merge_maps(level, std::mem::take(current), item)?;
             }

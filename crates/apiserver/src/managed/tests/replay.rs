@@ -68,7 +68,7 @@ fn run(
     let writer = Writer {
         manager: text("manager"),
         kind,
-        api_version: step["version"].as_str().unwrap_or(resource["version"].as_str().unwrap()),
+        api_version: step["version"].as_str().unwrap_or_else(|| resource["version"].as_str().unwrap()),
         subresource: text("subresource"),
         now: &now,
         reset: reset_fields(kind, text("subresource"), kind == "Widget", status),
