@@ -11,6 +11,7 @@ use landfall_store::Store;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use crate::audit::Audit;
 use crate::authn::{Authenticator, Found, User};
 use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
@@ -30,6 +31,8 @@ pub struct Api {
     pub authn: Authenticator,
     /// Who may.
     pub authz: Arc<Rbac>,
+    /// What was done.
+    pub audit: Option<Audit>,
     /// Counters.
     pub telemetry: Telemetry,
     /// Background work, and the signal to stop.

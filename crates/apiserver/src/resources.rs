@@ -317,8 +317,11 @@ where
     B::Error: std::fmt::Display,
 {
     let bytes = body::read(sent).await?;
-    let body =
-        if bytes.is_empty() { Value::Null } else { decode_value("DeleteOptions", content(call), &bytes)? };
+    let body = if bytes.is_empty() {
+        Value::Null
+    } else {
+        decode_value(("v1", "DeleteOptions"), content(call), &bytes)?
+    };
     if !body.is_null() && !body.is_object() {
         return Err(Status::bad_request("the body of a delete must be DeleteOptions"));
     }
@@ -452,7 +455,7 @@ where
     let kind = content(call);
     let written = match verb {
         "update" => {
-            let wanted = decode_value("Scale", kind, &bytes)?;
+            let wanted = decode_value(("autoscaling/v1", "Scale"), kind, &bytes)?;
             if meta::name(&wanted) != name {
                 return Err(Status::bad_request(format!(
                     "the name of the object ({}) does not match the name on the URL ({name})",
@@ -494,7 +497,7 @@ where
     B::Error: std::fmt::Display,
 {
     let bytes = body::read(sent).await?;
-    let request = decode_value("TokenRequest", content(call), &bytes)?;
+    let request = decode_value(("authentication.k8s.io/v1", "TokenRequest"), content(call), &bytes)?;
     let entry = get::entry(&*call.api.store, &place.kind, place.namespace(), place.name(), "").await?;
     let account = update::current(&place.kind, &entry)?;
     let answer = call.api.token(&account, request, call.user)?;

@@ -1,5 +1,6 @@
 //! One request from arrival to answer: who, may they, what, and what is noted about it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use landfall_api::{Reason, Status};
 use landfall_runtime::clock;
 
 use crate::api::Api;
+use crate::audit;
 use crate::authn::{User, impersonate, x509};
 use crate::authz::{self, Attributes};
 use crate::http::answer::{self, Style};
@@ -17,7 +19,6 @@ use crate::http::body::Body;
 use crate::http::negotiate::{self, Encoding, Offers};
 use crate::options::Options;
 use crate::route::{self, Route, Target};
-use crate::stub::audit;
 use crate::{resources, system};
 
 /// Requests served at once, watches excluded; more get 429.
@@ -32,7 +33,7 @@ pub struct Peer {
     /// Whoever its client certificate names.
     pub certificate: x509::Peer,
     /// Its address.
-    pub address: String,
+    pub address: Option<IpAddr>,
 }
 
 /// What a request wants, in the words of authorisation.
@@ -85,11 +86,27 @@ where
     };
     let mut note = audit::Note::default();
     let result = enter(api, peer, &head, &asked, body, &mut note).await;
-    let response = result.unwrap_or_else(|status| {
-        note.message.clone_from(&status.message);
-        refuse(&status, &head)
-    });
+    let (response, refusal) = match result {
+        Ok(response) => (response, None),
+        Err(status) => (refuse(&status, &head), Some(status)),
+    };
     let code = response.status().as_u16();
+    if let Some(log) = &api.audit {
+        let nobody = User::default();
+        let user = note.impersonated.as_deref().or(note.user.as_deref()).unwrap_or(&nobody);
+        let ended = clock::since_epoch();
+        log.record(&audit::Finished {
+            note: &note,
+            asked: &attributes(user, &asked, &head),
+            uri: head.uri.path_and_query().map_or("/", |p| p.as_str()),
+            headers: &head.headers,
+            peer: peer.address,
+            code,
+            refusal: refusal.as_ref(),
+            began: ended.saturating_sub(began.elapsed()),
+            ended,
+        });
+    }
     let resource = match &asked.route {
         Route::Resource(target) => &*target.plural,
         _ => "",
@@ -187,11 +204,13 @@ where
     let lookup = |plural: &str, namespace: &str, name: &str| api.lookup(plural, namespace, name);
     let user = api.authn.authenticate(&peer.certificate, &head.headers, &lookup, clock::epoch_s())?;
     note.user = Some(user.clone());
-    let user = match impersonate::impersonate(&head.headers, &user, &api.authz.policy())? {
+    let request = attributes(&user, asked, head);
+    let other = impersonate::impersonate_for(&head.headers, &request, &api.authz.policy())?;
+    let user = match other {
         Some(other) => {
-            let other = Arc::new(other);
-            note.impersonated = Some(other.clone());
-            other
+            let acting = Arc::new(other.user);
+            (note.impersonated, note.constraint) = (Some(acting.clone()), other.constraint);
+            acting
         }
         None => user,
     };
@@ -212,7 +231,20 @@ async fn authorize(
     head: &Parts,
     note: &mut audit::Note,
 ) -> Result<(), Status> {
-    let attributes = match &asked.route {
+    let attributes = attributes(user, asked, head);
+    let mut verdict = api.authz.policy().authorize(&attributes);
+    if !verdict.allowed() {
+        // A binding may have been made through another hub a moment ago.
+        api.catch_up_with_roles().await?;
+        verdict = api.authz.policy().authorize(&attributes);
+    }
+    note.decision(&verdict);
+    if verdict.allowed() { Ok(()) } else { Err(authz::forbidden(&attributes, verdict.reason())) }
+}
+
+/// A request in the words of authorisation.
+fn attributes<'a>(user: &'a User, asked: &'a Asked<'_>, head: &'a Parts) -> Attributes<'a> {
+    match &asked.route {
         Route::Resource(target) => {
             let mut attributes = Attributes::resource(
                 user,
@@ -227,15 +259,7 @@ async fn authorize(
             attributes
         }
         _ => Attributes::path(user, asked.verb, head.uri.path()),
-    };
-    let mut verdict = api.authz.policy().authorize(&attributes);
-    if !verdict.allowed() {
-        // A binding may have been made through another hub a moment ago.
-        api.catch_up_with_roles().await?;
-        verdict = api.authz.policy().authorize(&attributes);
     }
-    note.decision(&verdict);
-    if verdict.allowed() { Ok(()) } else { Err(authz::forbidden(&attributes, verdict.reason())) }
 }
 
 /// A request for a namespace itself is authorised inside that namespace.

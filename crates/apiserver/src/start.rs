@@ -13,12 +13,15 @@ use landfall_store::Store;
 use tokio::net::TcpListener;
 
 use crate::api::Api;
+use crate::audit::{self, Audit};
 use crate::authn::{Authenticator, ServiceAccounts, TokenFile};
 use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
+use crate::housekeeping::{self, ObjectClient};
 use crate::http::server;
+use crate::inside::Inside;
 use crate::telemetry::Telemetry;
-use crate::{bootstrap, crd, definitions, pki};
+use crate::{bootstrap, crd, definitions, leader, pki};
 
 /// Who issues service-account tokens, unless told otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -31,6 +34,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// Whether requests without credentials go on as `system:anonymous`.
     pub anonymous: bool,
+    /// Where to write audit events; none for nowhere.
+    pub audit: Option<audit::Config>,
     /// What is served besides custom resources.
     pub kinds: Vec<Kind>,
     /// This server's name among several, for leader election.
@@ -95,20 +100,46 @@ pub async fn start(
     let audiences = [ISSUER.to_owned()];
     let accounts = Arc::new(ServiceAccounts::new(ISSUER, &audiences, pki.sa_key, Vec::new()));
     let builtin: Vec<Arc<Kind>> = config.kinds.into_iter().map(with_rules).collect();
+    let telemetry = Telemetry::new(Arc::new(Registry::default()));
+    let audit = open_audit(config.audit.as_ref(), &telemetry, &tasks)?;
     let api = Arc::new(Api {
+        audit,
         catalog: ArcSwap::from_pointee(Catalog::new(builtin.iter().cloned(), HashMap::new())),
         builtin,
         authn: Authenticator::new(tokens, accounts, config.anonymous),
         authz: Rbac::start(store.clone(), &tasks),
-        telemetry: Telemetry::new(Arc::new(Registry::default())),
+        telemetry,
         tasks: tasks.clone(),
         refreshing: tokio::sync::Mutex::default(),
         store,
     });
     prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
     tasks.spawn_until_stop(definitions::follow(api.clone()));
+    keep_house(&api, config.identity, pki.authority.pem().into());
     tasks.spawn(server::run(api.clone(), listener, pki.tls));
     Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, tasks })
+}
+
+fn open_audit(
+    config: Option<&audit::Config>,
+    telemetry: &Telemetry,
+    tasks: &Tasks,
+) -> Result<Option<Audit>, StartError> {
+    let dropped = telemetry.registry.counter(
+        "apiserver_audit_dropped_total",
+        "Audit events that found the queue full or could not be written.",
+        "",
+    );
+    config.map(|config| Audit::open(config, tasks, dropped)).transpose().map_err(StartError::Audit)
+}
+
+/// Keeps house while this hub leads.
+fn keep_house(api: &Arc<Api>, identity: String, root_ca: Arc<str>) {
+    let builtin: Arc<[Kind]> = api.builtin.iter().map(|kind| (**kind).clone()).collect();
+    let config = housekeeping::Config { root_ca: Some(root_ca), builtin };
+    let client: Arc<dyn ObjectClient> = Arc::new(Inside(api.clone()));
+    let work = move || housekeeping::run(client.clone(), config.clone());
+    api.tasks.spawn_until_stop(leader::lead(api.clone(), identity, work));
 }
 
 /// Definitions have rules that only this crate knows.

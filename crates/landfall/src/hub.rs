@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use landfall_apiserver::{pki, start};
+use landfall_apiserver::{audit, pki, start};
 use landfall_runtime::clock;
 use landfall_store::Store;
 use tokio::net::TcpListener;
@@ -71,6 +71,11 @@ fn config(options: &HubOptions, url: &str) -> start::Config {
     if !options.listen.ip().is_unspecified() {
         names.push(options.listen.ip().to_string());
     }
+    let audit = match &options.audit_log {
+        Some(path) if path.as_os_str() == "-" => None,
+        Some(path) => Some(audit::Config::new(path)),
+        None => Some(audit::Config::new(options.data_dir.join("audit.log"))),
+    };
     start::Config {
         pki: pki::Config {
             data_dir: options.data_dir.clone(),
@@ -81,6 +86,7 @@ fn config(options: &HubOptions, url: &str) -> start::Config {
         },
         token_file: options.token_auth_file.clone(),
         anonymous: !options.no_anonymous,
+        audit,
         kinds: landfall_api::kinds::federation(),
         identity: format!("hub-{}-{}", std::process::id(), options.listen.port()),
     }

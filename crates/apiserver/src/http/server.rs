@@ -92,7 +92,7 @@ async fn connection(
     let acceptor = TlsAcceptor::from(tls.config());
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await else { return };
     let certificate = tls.peer(stream.get_ref().1.peer_certificates(), clock::epoch_s());
-    let peer = Arc::new(Peer { certificate, address: address.ip().to_string() });
+    let peer = Arc::new(Peer { certificate, address: Some(address.ip()) });
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let (api, peer) = (api.clone(), peer.clone());

@@ -2,9 +2,7 @@
 
 use landfall_api::decode::{self, DecodeError, Duplicate, Strict};
 use landfall_api::schema::{self, Report};
-use landfall_api::{Kind, Status};
-
-use crate::stub::wire;
+use landfall_api::{Kind, Status, wire};
 use serde_json::Value;
 
 use crate::encode::api_version;
@@ -31,27 +29,32 @@ pub fn object(
     bytes: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let body = parse(&kind.kind, content, bytes)?;
+    let body = parse(&api_version(&kind.group, &kind.version), &kind.kind, content, bytes)?;
     decode::expect_object(&body.value).map_err(|e| e.refuse(&kind.kind, bytes))?;
     check_type(kind, &body.value, bytes)?;
     shape(kind, body.value, &body.duplicates, validation)
 }
 
 /// Decodes any document (options, scales) without a schema; it must be a JSON object.
-pub fn value(what: &str, content: Option<Content>, bytes: &[u8]) -> Result<Value, Status> {
-    let body = parse(what, content, bytes)?;
-    decode::expect_object(&body.value).map_err(|e| e.refuse(what, bytes))?;
+pub fn value((version, kind): (&str, &str), content: Option<Content>, bytes: &[u8]) -> Result<Value, Status> {
+    let body = parse(version, kind, content, bytes)?;
+    decode::expect_object(&body.value).map_err(|e| e.refuse(kind, bytes))?;
     Ok(body.value)
 }
 
-/// Bytes to JSON, with what a strict decoder would mind; `what` is the kind that was expected.
-pub fn parse(what: &str, content: Option<Content>, bytes: &[u8]) -> Result<decode::Decoded, Status> {
-    let refuse = |error: DecodeError| error.refuse(what, bytes);
+/// Bytes to JSON, with what a strict decoder would mind; `version` and `kind` are what was expected.
+pub fn parse(
+    version: &str,
+    kind: &str,
+    content: Option<Content>,
+    bytes: &[u8],
+) -> Result<decode::Decoded, Status> {
+    let refuse = |error: DecodeError| error.refuse(kind, bytes);
     match content {
         Some(Content::Json) => decode::parse_json(bytes).map_err(refuse),
         Some(Content::Yaml | Content::ApplyPatch) => decode::parse_yaml(bytes).map_err(refuse),
         Some(Content::Protobuf) => {
-            let value = wire::decode(bytes).map_err(DecodeError::Wire).map_err(refuse)?;
+            let value = wire::parse(bytes, version, kind)?;
             Ok(decode::Decoded { value, duplicates: Vec::new() })
         }
         _ => Err(negotiate::unsupported(OBJECT_TYPES)),

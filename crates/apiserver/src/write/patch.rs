@@ -62,7 +62,7 @@ struct Change<'a> {
 
 impl<'a> Change<'a> {
     fn parse(kind: &Kind, patch: &Patch<'a>) -> Result<Self, Status> {
-        let json = || body::parse(&kind.kind, Some(Content::Json), patch.bytes);
+        let json = || body::parse("", &kind.kind, Some(Content::Json), patch.bytes);
         let duplicates = match patch.content {
             Some(Content::JsonPatch) => Vec::new(),
             Some(Content::MergePatch) => json()?.duplicates,
