@@ -196,6 +196,8 @@ struct Parts<'a> {
     suffix: &'a str,
     /// No digit at all, not even a zero.
     bare: bool,
+    /// No plus sign, no leading zero, no point.
+    tidy: bool,
 }
 
 /// The quantity, and whether Kubernetes would keep this spelling of it.
@@ -227,7 +229,8 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
         return Err(QuantityError::Format);
     }
     let bare = unsigned.len() == number.len() && whole.is_empty() && fraction.is_empty();
-    Ok(Parts { negative: text.starts_with('-'), whole, fraction, suffix, bare })
+    let tidy = unsigned.len() == number.len() && !text.contains(['+', '.']);
+    Ok(Parts { negative: text.starts_with('-'), whole, fraction, suffix, bare, tidy })
 }
 
 fn leading(text: &str, accept: impl Fn(char) -> bool) -> (&str, &str) {
@@ -273,7 +276,8 @@ fn binary(parts: &Parts<'_>, bits: u32) -> Result<(Quantity, bool), QuantityErro
     // As many digits as Kubernetes' fast path takes: 15 less those of the suffix.
     let room = 14usize.checked_sub(parts.whole.len().max(1) + (bits as usize) * 3 / 10);
     if parts.fraction.is_empty() && room.is_some() {
-        return Ok((quantity, mantissa & 7 != 0));
+        // Kubernetes keeps the spelling of odd enough numbers; of the others, this one is what it would write anyway.
+        return Ok((quantity, mantissa & 7 != 0 || (parts.tidy && mantissa % 1024 != 0)));
     }
     if parts.bare {
         return Err(QuantityError::Numeric);

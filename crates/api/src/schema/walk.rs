@@ -237,19 +237,26 @@ fn complete_fields(of: &Struct, map: &mut Map<String, Value>, depth: usize) {
     if depth >= DEPTH_MAX {
         return;
     }
-    for field in of.fields.iter().filter(|f| !f.go.ty.is_empty()) {
-        match map.get_mut(&*field.name) {
-            Some(value) => complete_value(&field.ty, value, depth),
-            None if always(field) => {
-                let mut value = if field.go.pointer { Value::Null } else { zero(&field.ty) };
-                if matches!(field.ty, Type::List(_) | Type::Map(_) | Type::Bytes) {
-                    value = Value::Null;
-                }
-                complete_value(&field.ty, &mut value, depth);
-                map.insert(field.name.clone().into(), value);
-            }
-            None => {}
+    for (name, value) in map.iter_mut().filter(|(_, value)| value.is_object() || value.is_array()) {
+        if let Some(field) = of.field(name) {
+            complete_value(&field.ty, value, depth);
         }
+    }
+    for field in of.fields.iter().filter(|field| always(field)) {
+        if !map.contains_key(&*field.name) {
+            let mut value = unset(field);
+            complete_value(&field.ty, &mut value, depth);
+            map.insert(field.name.clone().into(), value);
+        }
+    }
+}
+
+/// What Go writes for a field that is not set: nil pointers, lists, maps and bytes are null.
+fn unset(field: &Field) -> Value {
+    match field.ty {
+        Type::List(_) | Type::Map(_) | Type::Bytes => Value::Null,
+        _ if field.go.pointer => Value::Null,
+        _ => zero(&field.ty),
     }
 }
 
@@ -266,14 +273,14 @@ fn complete_value(ty: &Type, value: &mut Value, depth: usize) {
     }
 }
 
-/// Whether Go writes a field that is not set.
-const fn always(field: &Field) -> bool {
+/// Whether Go writes a field that is not set. Only of built-in structs is it known.
+fn always(field: &Field) -> bool {
     let by_value = !field.go.pointer
         && matches!(
             field.ty,
             Type::Struct(_) | Type::Quantity | Type::IntOrString | Type::Time | Type::MicroTime | Type::Any
         );
-    !field.go.omit_zero && (!field.go.omit_empty || by_value)
+    !field.go.ty.is_empty() && !field.go.omit_zero && (!field.go.omit_empty || by_value)
 }
 
 /// The JSON of Go's zero value.
