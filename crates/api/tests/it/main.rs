@@ -4,5 +4,6 @@ mod corpus;
 mod decode;
 mod openapi;
 mod rules;
+mod tables;
 mod walk;
 mod wire;
