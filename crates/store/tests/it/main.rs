@@ -3,6 +3,9 @@
 
 mod battery;
 mod cluster;
+mod crash;
 mod embedded;
 mod etcd;
 mod etcd_faults;
+mod full;
+mod model;
