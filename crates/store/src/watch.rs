@@ -117,7 +117,7 @@ impl Watch {
     fn look(&mut self, into: &mut Vec<Event>, max: usize) -> Result<bool, Error> {
         let ring_receiver = self.ring.as_mut().expect("taken only by drop");
         let from = ring_receiver.borrow().from;
-        let mut taker = Taker { after: self.after, into, left: max };
+        let mut taker = Taker { after: self.after, taken: false, into, left: max };
         if self.next < from {
             let prefix = &*self.prefix;
             let replayed = self
@@ -186,6 +186,8 @@ impl Drop for Watch {
 /// Appends changes after a revision until enough are taken and the last one's revision is complete.
 struct Taker<'a> {
     after: Revision,
+    /// Whether the change at `after` was taken in this batch.
+    taken: bool,
     into: &'a mut Vec<Event>,
     left: usize,
 }
@@ -194,21 +196,17 @@ impl Taker<'_> {
     /// False when the change must wait for the next batch.
     fn take(&mut self, change: &Arc<Change>) -> bool {
         let revision = change.revision();
-        let together = self.left == 0 && revision == self.after;
+        let together = self.taken && revision == self.after;
         if self.left == 0 && !together {
             return false;
         }
-        if revision > self.after || self.is_companion(revision) {
+        if revision > self.after || together {
             self.into.push(Event::Change(Arc::clone(change)));
             self.after = revision;
+            self.taken = true;
             self.left = self.left.saturating_sub(1);
         }
         true
-    }
-
-    /// Whether the last change taken in this batch has this revision too.
-    fn is_companion(&self, revision: Revision) -> bool {
-        matches!(self.into.last(), Some(Event::Change(last)) if last.revision() == revision)
     }
 }
 

@@ -13,7 +13,7 @@ use super::queue::{Action, Op, Queue};
 use crate::mirror::Mirror;
 use crate::{Change, Entry, Error, OpenError, Revision, Snapshot};
 
-/// How long to wait before a failed data file is tried again.
+/// How long to wait before a failed data file is tried again; opening it reads all of it.
 const REOPEN_EVERY: Duration = Duration::from_millis(250);
 /// The most expired keys removed in one commit.
 const EXPIRED_MAX: usize = 1024;
@@ -29,6 +29,8 @@ pub(super) struct Committer {
     mirror: Arc<Mirror>,
     expiries: Expiries,
     disk: Disk,
+    /// Why and until when writes are refused although the file is open: the last commit failed just now.
+    hold: Option<(Error, Instant)>,
 }
 
 /// How the data file is.
@@ -61,7 +63,7 @@ impl Committer {
         let Loaded { file, state, expiries, past, oldest } = medium.open()?;
         let mirror = Mirror::new(state, oldest, past, config.history);
         let disk = Disk::Working(file);
-        Ok(Self { config, medium, _directory: directory, queue, mirror, expiries, disk })
+        Ok(Self { config, medium, _directory: directory, queue, mirror, expiries, disk, hold: None })
     }
 
     /// The mirror that it fills.
@@ -73,7 +75,7 @@ impl Committer {
     pub(super) fn run(mut self) {
         while let Some(mut ops) = self.queue.take(self.wake_at(), self.config.batch_bytes_max) {
             self.recover();
-            if let Disk::Failed { why, .. } = &self.disk {
+            if let Some(why) = self.trouble() {
                 ops.into_iter().for_each(|op| op.answer(Err(why.clone())));
                 continue;
             }
@@ -84,10 +86,24 @@ impl Committer {
         }
     }
 
+    /// Why writes are refused at present.
+    fn trouble(&mut self) -> Option<Error> {
+        if let Disk::Failed { why, .. } = &self.disk {
+            return Some(why.clone());
+        }
+        self.hold.take_if(|(_, until)| *until <= Instant::now());
+        let why = self.hold.as_ref().map(|(why, _)| why.clone());
+        self.queue.set_trouble(why.clone());
+        why
+    }
+
     /// When there is something to do even if nothing is written.
     fn wake_at(&self) -> Option<Instant> {
         if let Disk::Failed { retry, .. } = &self.disk {
             return Some(*retry);
+        }
+        if let Some((_, until)) = &self.hold {
+            return Some(*until);
         }
         let next = self.expiries.next()?;
         let wait = Duration::from_millis(next.saturating_sub(self.now()));
@@ -148,7 +164,12 @@ impl Committer {
         let last = doubtful.next.revision();
         self.disk = Disk::Failed { why: why.clone(), doubtful, retry: Instant::now() };
         self.recover();
-        if self.mirror.snapshot().revision() >= last { Ok(()) } else { Err(why) }
+        if self.mirror.snapshot().revision() >= last {
+            return Ok(());
+        }
+        self.hold = Some((why.clone(), Instant::now() + REOPEN_EVERY));
+        self.queue.set_trouble(Some(why.clone()));
+        Err(why)
     }
 
     /// Tries to open a failed data file again when it is time.

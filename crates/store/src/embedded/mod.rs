@@ -196,6 +196,10 @@ impl Store for Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.queue.close();
+        // Joined, so that the directory can be opened again at once; it is a commit long at most.
+        if let Some(thread) = self.committer.get_mut().take() {
+            let _panicked = thread.join();
+        }
         self.mirror.close();
     }
 }

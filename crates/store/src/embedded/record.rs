@@ -9,6 +9,7 @@
 //! The log holds what was *before* each change: a new state with the log undone step by step gives every change back,
 //! and a creation, the usual write, costs only its key.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -93,17 +94,19 @@ pub(super) fn decode_log(record: &[u8]) -> Result<Vec<Undo>, Damaged> {
 
 /// The changes that led to `state`, oldest first, from what was before each of them.
 pub(super) fn changes(state: &Snapshot, undos: Vec<Undo>) -> Result<Vec<Arc<Change>>, Damaged> {
-    let mut state = state.clone();
+    // What a key was after the changes undone so far, where that differs from the state.
+    let mut undone: HashMap<Arc<str>, Option<Arc<Entry>>> = HashMap::new();
     let mut changes = Vec::with_capacity(undos.len());
-    for undo in undos.into_iter().rev() {
-        let change = match (state.get(&undo.key), undo.previous) {
-            (Some(entry), previous) if entry.revision == undo.revision => {
-                Change::written(Arc::clone(entry), previous)
+    for Undo { revision, key, previous } in undos.into_iter().rev() {
+        let after = undone.get(&key).map_or_else(|| state.get(&key), Option::as_ref);
+        let change = match (after, &previous) {
+            (Some(entry), _) if entry.revision == revision => {
+                Change::written(Arc::clone(entry), previous.clone())
             }
-            (None, Some(previous)) => Change::removed(previous, undo.revision),
-            _ => return Err(Damaged(format!("the change log does not fit the state at {:?}", undo.key))),
+            (None, Some(last)) => Change::removed(Arc::clone(last), revision),
+            _ => return Err(Damaged(format!("the change log does not fit the state at {key:?}"))),
         };
-        state.undo(&change);
+        undone.insert(key, previous);
         changes.push(change);
     }
     changes.reverse();

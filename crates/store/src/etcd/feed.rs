@@ -1,7 +1,7 @@
 //! Fills the mirror: one list at one revision, then a watch from there for ever.
 //!
 //! A lost stream is opened again at the next revision, on any endpoint: nothing is missed and nothing comes twice. Only
-//! when etcd has compacted that revision the state is listed anew, and local watches end with "too old".
+//! when etcd has compacted that revision, or lost it, the state is listed anew, and local watches end with "too old".
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use tokio::sync::Notify;
 use tonic::Streaming;
 
 use super::client::{Client, signed, unsigned};
@@ -89,16 +90,22 @@ pub(super) fn entry(key: Arc<str>, kv: &KeyValue) -> Arc<Entry> {
 }
 
 /// Keeps the mirror up to date until it is dropped.
-pub(super) async fn run(client: Arc<Client>, keys: Keys, mirror: Arc<Mirror>) {
+pub(super) async fn run(client: Arc<Client>, keys: Keys, mirror: Arc<Mirror>, went_back: Arc<Notify>) {
     loop {
-        match follow(&client, &keys, &mirror).await {
+        let end = tokio::select! {
+            end = follow(&client, &keys, &mirror) => end,
+            () = went_back.notified() => End::Gone,
+        };
+        match end {
             End::Lost(why) => {
                 tracing::warn!(%why, "the watch on etcd ended; opening it again");
                 client.rotate();
             }
-            End::Compacted => match list(&client, &keys, 0).await {
+            End::Gone => match list(&client, &keys, 0).await {
                 Ok(state) => {
-                    tracing::warn!("etcd compacted what this hub had not seen; everything is listed anew");
+                    tracing::warn!(
+                        "etcd no longer has what this hub should see next; everything is listed anew"
+                    );
                     mirror.reset(state);
                     continue;
                 }
@@ -114,7 +121,7 @@ enum End {
     /// The connection or the member went away.
     Lost(String),
     /// What should come next is gone.
-    Compacted,
+    Gone,
 }
 
 async fn follow(client: &Client, keys: &Keys, mirror: &Mirror) -> End {
@@ -145,7 +152,7 @@ async fn next_responses(stream: &mut Streaming<WatchResponse>) -> (VecDeque<Watc
     let mut next = stream.message().await;
     loop {
         match next {
-            Ok(Some(response)) if response.compact_revision > 0 => return (responses, Some(End::Compacted)),
+            Ok(Some(response)) if response.compact_revision > 0 => return (responses, Some(End::Gone)),
             Ok(Some(response)) if response.canceled => {
                 return (responses, Some(End::Lost(format!("cancelled: {}", response.cancel_reason))));
             }

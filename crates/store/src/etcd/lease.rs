@@ -27,6 +27,13 @@ struct Lease {
 }
 
 impl Leases {
+    /// Gives up all leases: after a failure etcd may not have them any more.
+    pub(super) fn forget(&self) {
+        if let Ok(mut leases) = self.0.try_lock() {
+            leases.clear();
+        }
+    }
+
     /// A lease that ends `ttl` from now, or a little later.
     pub(super) async fn get(&self, client: &Client, ttl: Duration) -> Result<i64, Error> {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);

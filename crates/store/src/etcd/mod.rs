@@ -25,6 +25,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -107,9 +108,16 @@ pub async fn connect_etcd(config: Config) -> Result<Arc<dyn Store>, OpenError> {
     let (barrier, arrivals) = Barrier::new();
 
     let mut tasks = JoinSet::new();
-    tasks.spawn(feed::run(Arc::clone(&client), keys.clone(), Arc::clone(&mirror)));
+    let went_back = Arc::new(Notify::new());
+    tasks.spawn(feed::run(Arc::clone(&client), keys.clone(), Arc::clone(&mirror), Arc::clone(&went_back)));
     for _ in 0..barrier::READS_MAX {
-        tasks.spawn(barrier::run(Arc::clone(&client), keys.clone(), Arc::clone(&arrivals)));
+        tasks.spawn(barrier::run(
+            Arc::clone(&client),
+            keys.clone(),
+            Arc::clone(&mirror),
+            Arc::clone(&arrivals),
+            Arc::clone(&went_back),
+        ));
     }
     if let Some(every) = config.compact_every {
         tasks.spawn(compactor::run(Arc::clone(&client), keys.clone(), every));
@@ -206,7 +214,8 @@ impl Etcd {
                 success: vec![request, RequestOp::put(self.keys.tick(), Bytes::new(), 0)],
                 failure: vec![RequestOp::get(name)],
             })
-            .await?;
+            .await
+            .inspect_err(|_| self.leases.forget())?;
         if !answer.succeeded {
             let found = answer.found().map(|kv| feed::entry(key.into(), &kv));
             return Ok(Outcome::Refused(found));

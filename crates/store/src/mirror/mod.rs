@@ -5,6 +5,8 @@
 //! So whoever sees an event can read it, and a progress mark never runs ahead of the events.
 
 mod history;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 use std::sync::Arc;

@@ -103,6 +103,12 @@ impl Topics {
         }
     }
 
+    /// How many prefixes are watched.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_prefix.len()
+    }
+
     /// Ends every watch as closed once it has read what is there.
     pub(crate) fn close(&mut self) {
         self.by_prefix.clear();

@@ -135,6 +135,11 @@ impl Cluster {
         }
     }
 
+    /// Forgets everything that a killed member knew.
+    pub(crate) fn wipe(&mut self, index: usize) {
+        std::fs::remove_dir_all(self.members[index].log.with_extension("")).unwrap();
+    }
+
     /// Starts a member (again).
     pub(crate) fn revive(&mut self, index: usize) {
         let member = &mut self.members[index];

@@ -143,6 +143,37 @@ async fn etcd_without_space() {
     assert_eq!(store.snapshot().len(), written);
 }
 
+/// etcd comes back with less than it had: restored from a backup, or empty. Nobody is told old state as new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_is_emptied() {
+    let Some(mut cluster) = cluster::start(Options { members: 1, ..Options::default() }) else { return };
+    let store = cluster.connect("/emptied/").await;
+    for index in 0..20 {
+        store.create(&format!("a/{index}"), value("x"), None).await.unwrap();
+    }
+    let mut watch = store.watch("a/", store.barrier().await.unwrap()).unwrap();
+    cluster.kill(0);
+    cluster.wipe(0);
+    cluster.revive(0);
+    let lost = watch_after_barriers(&store, &mut watch).await;
+    assert!(matches!(lost, Error::TooOld { .. }), "not {lost}");
+    assert!(battery::list(&store, "").await.is_empty());
+    write_when_possible(&store, "a/new").await;
+    assert_eq!(battery::list(&store, "").await, ["a/new=x"]);
+}
+
+/// Calls barriers until the watch ends.
+async fn watch_after_barriers(store: &Shared, watch: &mut Watch) -> Error {
+    for _ in 0..100 {
+        let _stale = store.barrier().await;
+        let wait = Duration::from_millis(100);
+        if let Ok(Err(error)) = tokio::time::timeout(wait, watch.next_batch(&mut Vec::new(), 9)).await {
+            return error;
+        }
+    }
+    panic!("the watch never ends");
+}
+
 /// A proxy on loopback that can be cut.
 struct Cable {
     port: u16,
