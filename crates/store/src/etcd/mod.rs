@@ -16,6 +16,7 @@ mod feed;
 mod keys;
 mod lease;
 mod wire;
+mod write;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,10 +34,10 @@ use crate::embedded::KEY_BYTES_MAX;
 use crate::mirror::{HistoryLimits, Mirror};
 use crate::{Entry, Error, OpenError, Revision, Snapshot, Store, Watch};
 use barrier::Barrier;
-use client::{Client, signed, unsigned};
+use client::Client;
 use keys::Keys;
 use lease::Leases;
-use wire::{Compare, RequestOp, TxnRequest};
+use write::{Op, Outcome};
 
 /// Settings of the store in etcd.
 #[derive(Clone, Debug)]
@@ -166,9 +167,6 @@ struct Etcd {
     timeout: Duration,
 }
 
-/// How long a write that is done waits until it can be read here too.
-const VISIBLE_WITHIN: Duration = Duration::from_millis(500);
-
 impl Etcd {
     /// Waits until the mirror holds every write acknowledged before the call.
     async fn catch_up(&self) -> Result<Revision, Error> {
@@ -190,39 +188,6 @@ impl Etcd {
         let mut follow = self.mirror.follow();
         let reached = follow.wait_for(|settled| *settled >= revision);
         matches!(tokio::time::timeout(within, reached).await, Ok(Ok(_)))
-    }
-
-    /// Puts or deletes a key that must be at `expected` (0: must not exist), and ticks.
-    async fn write(&self, key: &str, expected: Revision, op: Op) -> Result<Outcome, Error> {
-        self.mirror.ensure_open()?;
-        self.check_sizes(key, op.value())?;
-        let name = self.keys.object(key);
-        let request = match op {
-            Op::Put { value, ttl } => {
-                let lease = match ttl {
-                    Some(ttl) => self.leases.get(&self.client, ttl).await?,
-                    None => 0,
-                };
-                RequestOp::put(name.clone(), value, lease)
-            }
-            Op::Delete => RequestOp::delete(name.clone()),
-        };
-        let answer = self
-            .client
-            .txn(TxnRequest {
-                compare: vec![Compare::mod_revision(name.clone(), signed(expected))],
-                success: vec![request, RequestOp::put(self.keys.tick(), Bytes::new(), 0)],
-                failure: vec![RequestOp::get(name)],
-            })
-            .await
-            .inspect_err(|_| self.leases.forget())?;
-        if !answer.succeeded {
-            let found = answer.found().map(|kv| feed::entry(key.into(), &kv));
-            return Ok(Outcome::Refused(found));
-        }
-        let revision = unsigned(answer.revision());
-        self.reach(revision, VISIBLE_WITHIN).await;
-        Ok(Outcome::Done(revision))
     }
 
     /// The entry that a write made: the one in the mirror if it is there, so that what is derived from it is shared.
@@ -317,29 +282,6 @@ impl Etcd {
                 Err(Error::Future { asked: revision, current: self.mirror.settled() })
             }
             Err(error) => Err(error),
-        }
-    }
-}
-
-/// What to do with a key.
-enum Op {
-    Put { value: Bytes, ttl: Option<Duration> },
-    Delete,
-}
-
-/// What became of a write.
-enum Outcome {
-    /// Done at this revision.
-    Done(Revision),
-    /// The key was not at the expected revision but this.
-    Refused(Option<Arc<Entry>>),
-}
-
-impl Op {
-    fn value(&self) -> Option<&Bytes> {
-        match self {
-            Self::Put { value, .. } => Some(value),
-            Self::Delete => None,
         }
     }
 }

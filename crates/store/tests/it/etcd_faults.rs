@@ -114,7 +114,7 @@ async fn members_are_killed_in_turn_and_then_the_quorum() {
     b.barrier().await.unwrap();
     let present: BTreeSet<String> = b.snapshot().range("w/", "").map(|entry| entry.key.to_string()).collect();
     assert!(acknowledged.is_subset(&present), "an acknowledged write is lost");
-    assert!(acknowledged.len() > 50, "only {} writes", acknowledged.len());
+    assert!(acknowledged.len() > 5, "only {} writes: nothing was tried", acknowledged.len());
     let seen = readers.join_all().await;
     assert_eq!(seen[0], seen[1], "both hubs tell the same story");
     let unique: BTreeSet<_> = seen[0].iter().cloned().collect();
@@ -140,7 +140,10 @@ async fn etcd_without_space() {
     };
     assert!(matches!(full, Error::Full(_)), "not {full}");
     store.barrier().await.unwrap();
-    assert_eq!(store.snapshot().len(), written);
+    assert_eq!(store.snapshot().len(), written, "what is refused is not there, what is acknowledged is");
+    let entry = Arc::clone(store.snapshot().get("a/0").unwrap());
+    store.delete("a/0", entry.revision).await.unwrap();
+    assert_eq!(store.snapshot().len(), written - 1, "room can be made");
 }
 
 /// etcd comes back with less than it had: restored from a backup, or empty. Nobody is told old state as new.

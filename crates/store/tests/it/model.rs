@@ -27,7 +27,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let stale = prop::bool::weighted(0.1);
     let step = prop_oneof![
         4 => (key.clone(), size.clone()).prop_map(|(key, size)| Step::Create { key, size }),
-        5 => (key.clone(), size, stale.clone()).prop_map(|(key, size, stale)| Step::Update { key, size, stale }),
+        5 => (key.clone(), size, stale).prop_map(|(key, size, stale)| Step::Update { key, size, stale }),
         3 => (key, stale).prop_map(|(key, stale)| Step::Delete { key, stale }),
         1 => (0..20_u64).prop_map(|back| Step::Compact { back }),
         1 => Just(Step::Reopen),
@@ -62,12 +62,12 @@ impl Model {
         self.changes.push((self.revision, key, line));
     }
 
-    fn put(&mut self, key: &'static str, value: Bytes) -> Known {
+    fn put(&mut self, key: &'static str, value: &Bytes) -> Known {
         self.revision += 1;
         let created = self.state.get(key).map_or(self.revision, |(_, created, _)| *created);
         let known = (value.clone(), created, self.revision);
         self.state.insert(key, known.clone());
-        self.note(key, '+', &value);
+        self.note(key, '+', value);
         known
     }
 
@@ -104,7 +104,7 @@ async fn write(store: &Shared, model: &mut Model, step: &Step) {
         Step::Create { key, size } => {
             let expected = match model.state.get(KEYS[key]) {
                 Some(known) => Err(Some(known.clone())),
-                None => Ok(model.put(KEYS[key], text(size))),
+                None => Ok(model.put(KEYS[key], &text(size))),
             };
             (store.create(KEYS[key], text(size), None).await, expected)
         }
@@ -112,7 +112,7 @@ async fn write(store: &Shared, model: &mut Model, step: &Step) {
             let current = model.state.get(KEYS[key]).cloned();
             let revision = current.as_ref().map_or(1, |known| known.2) - u64::from(stale);
             let expected = match current {
-                Some(_) if !stale => Ok(model.put(KEYS[key], text(size))),
+                Some(_) if !stale => Ok(model.put(KEYS[key], &text(size))),
                 other => Err(other),
             };
             (store.update(KEYS[key], text(size), revision, None).await, expected)
