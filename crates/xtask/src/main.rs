@@ -1,6 +1,7 @@
 //! Commands for developers: the only list of them.
 
 mod arch;
+mod bench;
 mod r#gen;
 mod kubernetes;
 mod setup;
@@ -16,6 +17,8 @@ use clap::Parser as _;
 enum Cli {
     /// Sets up what the tests need and runs all of them.
     Test(test::Options),
+    /// Measures us and the peer side by side.
+    Bench(bench::Options),
     /// Draws the crates into docs/arch and fails when a layer rule is broken.
     Arch(arch::Options),
     /// Builds the real Kubernetes binaries that tests and benchmarks compare with (once; they are cached).
@@ -30,6 +33,7 @@ enum Cli {
 fn main() -> anyhow::Result<()> {
     match Cli::parse() {
         Cli::Test(options) => test::run(&options),
+        Cli::Bench(options) => bench::run(&options),
         Cli::Arch(options) => arch::run(&options),
         Cli::Kubernetes => kubernetes::binaries().map(|found| shell::say(&format!("{}", found.display()))),
         Cli::Tidy => tidy::run(),

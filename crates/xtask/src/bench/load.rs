@@ -1,0 +1,151 @@
+//! Load: many kept-alive connections, each sending one request after the other.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use tokio::task::LocalSet;
+
+use super::client::{Connection, Target};
+
+/// The data of one object: with what the server adds, a little over 1 KB.
+const DATA_BYTES: usize = 700;
+
+/// What a run did.
+pub(crate) struct Done {
+    pub(crate) count: usize,
+    pub(crate) failures: usize,
+    took: Duration,
+}
+
+impl Done {
+    pub(crate) fn per_s(&self) -> f64 {
+        (self.count - self.failures) as f64 / self.took.as_secs_f64()
+    }
+}
+
+pub(crate) async fn create_namespace(target: &Target, name: &str) -> Result<()> {
+    let body = format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}"}}}}"#);
+    let code = target.connect().await?.send("POST", "/api/v1/namespaces", &body).await?;
+    ensure!(code == 201, "creating a namespace gave {code}");
+    Ok(())
+}
+
+/// A ConfigMap as it is sent.
+pub(crate) fn config_map(name: &str, bytes: usize) -> String {
+    let data = "x".repeat(bytes);
+    format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench"}}}},"data":{{"text":"{data}"}}}}"#
+    )
+}
+
+fn path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
+}
+
+/// Creates `count` objects named `o-0`, `o-1`, …
+pub(crate) async fn create(
+    target: &Target,
+    namespace: &str,
+    count: usize,
+    connections: usize,
+) -> Result<Done> {
+    let path = path(namespace);
+    drive(target, connections, Until::Count(count), move |index| {
+        ("POST", path.clone(), config_map(&format!("o-{index}"), DATA_BYTES), 201)
+    })
+    .await
+}
+
+/// Gets one object after the other.
+pub(crate) async fn get(
+    target: &Target,
+    namespace: &str,
+    objects: usize,
+    connections: usize,
+    time: Duration,
+) -> Result<Done> {
+    let path = path(namespace);
+    drive(target, connections, Until::Time(time), move |index| {
+        ("GET", format!("{path}/o-{}", index % objects), String::new(), 200)
+    })
+    .await
+}
+
+/// Lists the first objects of a namespace.
+pub(crate) async fn list(
+    target: &Target,
+    namespace: &str,
+    limit: usize,
+    connections: usize,
+    time: Duration,
+) -> Result<Done> {
+    let path = format!("{}?limit={limit}", path(namespace));
+    drive(target, connections, Until::Time(time), move |_| ("GET", path.clone(), String::new(), 200)).await
+}
+
+#[derive(Clone, Copy)]
+enum Until {
+    Count(usize),
+    Time(Duration),
+}
+
+/// Method, path, body and the status code that means success.
+type Request = (&'static str, String, String, u16);
+
+async fn drive(
+    target: &Target,
+    connections: usize,
+    until: Until,
+    make: impl Fn(usize) -> Request + 'static,
+) -> Result<Done> {
+    let mut open = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        open.push(target.connect().await?);
+    }
+    let (next, failures, done) =
+        (Rc::new(Cell::new(0_usize)), Rc::new(Cell::new(0_usize)), Rc::new(Cell::new(0_usize)));
+    let make = Rc::new(make);
+    let began = Instant::now();
+    let set = LocalSet::new();
+    for connection in open {
+        let (next, failures, done, make) = (next.clone(), failures.clone(), done.clone(), make.clone());
+        set.spawn_local(one(connection, began, until, next, failures, done, make));
+    }
+    set.await;
+    Ok(Done { count: done.get(), failures: failures.get(), took: began.elapsed() })
+}
+
+async fn one(
+    mut connection: Connection,
+    began: Instant,
+    until: Until,
+    next: Rc<Cell<usize>>,
+    failures: Rc<Cell<usize>>,
+    done: Rc<Cell<usize>>,
+    make: Rc<impl Fn(usize) -> Request>,
+) {
+    loop {
+        let index = next.get();
+        let over = match until {
+            Until::Count(count) => index >= count,
+            Until::Time(time) => began.elapsed() >= time,
+        };
+        if over {
+            return;
+        }
+        next.set(index + 1);
+        let (method, path, body, wanted) = make(index);
+        let result = connection.send(method, &path, &body).await;
+        done.set(done.get() + 1);
+        match result {
+            Ok(code) if code == wanted => {}
+            Ok(_) => failures.set(failures.get() + 1),
+            Err(_) => {
+                failures.set(failures.get() + 1);
+                return;
+            }
+        }
+    }
+}
