@@ -7,3 +7,4 @@ mod rules;
 mod tables;
 mod walk;
 mod wire;
+mod workloads;

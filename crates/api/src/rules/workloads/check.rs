@@ -36,14 +36,14 @@ pub(super) fn dns_subdomain_prefix(errors: &mut ErrorList, path: &Path<'_>, valu
 
 /// A DNS subdomain whose labels may start with an underscore, as search domains do.
 pub(super) fn dns_subdomain_underscore(errors: &mut ErrorList, path: &Path<'_>, value: &str) {
-    const WHAT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-', '_', or '.', and must start and end with an alphanumeric character";
-    const FORM: &str = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+    const WHAT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character";
+    const FORM: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
     if value.len() > 253 {
         errors.invalid(path, value, names::characters_max(253));
     }
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let good = value.split('.').all(|part| {
-        let bytes = part.as_bytes();
+        let bytes = part.strip_prefix('_').unwrap_or(part).as_bytes();
         edge(bytes.first())
             && edge(bytes.last())
             && bytes.iter().all(|b| edge(Some(b)) || *b == b'-' || *b == b'_')

@@ -24,11 +24,8 @@ pub(super) fn check(schedule: &str) -> Result<(), String> {
     let mut rest = schedule;
     if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
         let Some((zone, after)) = schedule.split_once(' ') else {
-            let from = schedule.find('=').map_or(0, |at| at + 1);
             // What Go says when it cuts a text before its start.
-            return Err(format!(
-                "invalid schedule format: runtime error: slice bounds out of range [{from}:-1]"
-            ));
+            return Err("invalid schedule format: runtime error: slice bounds out of range [:-1]".into());
         };
         let zone = zone.split_once('=').map_or("", |(_, zone)| zone);
         if !known_zone(zone) {

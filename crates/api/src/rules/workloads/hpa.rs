@@ -30,11 +30,14 @@ fn as_v2(object: &Value) -> Cow<'_, Value> {
 
 impl Rules for HorizontalPodAutoscaler {
     fn default(&self, object: &mut Value) {
-        let older = is_v1(object);
+        let (older, listed) = (is_v1(object), hpa_convert::lists_metrics(object));
         let Some(spec) = spec(object) else { return };
         fill(spec, "minReplicas", 1);
         if older {
-            // The target of v1 is defaulted in the conversion, which sees the annotations.
+            // Metrics in the annotation take the place of the usual target.
+            if !listed {
+                fill(spec, "targetCPUUtilizationPercentage", hpa_convert::CPU_PERCENT);
+            }
             return;
         }
         if spec.get("metrics").is_none_or(is_zero) {

@@ -30,6 +30,12 @@ pub(super) fn cpu_metric(percent: i64) -> Value {
     })
 }
 
+/// Whether an object of v1 brings metrics along in an annotation.
+pub(super) fn lists_metrics(object: &Value) -> bool {
+    let text = text(at(at(object, "metadata"), "annotations"), METRICS);
+    serde_json::from_str::<Vec<Value>>(text).is_ok_and(|metrics| !metrics.is_empty())
+}
+
 // === v2 to v1 ===
 
 /// The object as v1 shows it.
@@ -282,6 +288,7 @@ pub fn to_v2(object: &Value) -> Value {
 
     let fields = ["observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas"];
     let mut state = copy(status, &fields);
+    state.retain(|field, value| field == "desiredReplicas" || !is_zero(value));
     let current = listed(CURRENT_METRICS).map(|list| list.iter().map(current_to_v2).collect::<Vec<_>>());
     let percent = at(status, "currentCPUUtilizationPercentage");
     if let Some(current) = current {

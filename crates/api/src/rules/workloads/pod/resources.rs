@@ -243,6 +243,7 @@ fn claims(errors: &mut ErrorList, path: &Path<'_>, resources: &Value, spec: &Val
         known.retain(|name| !name.is_empty());
         if !known.contains(&name) {
             known.sort_unstable();
+            known.dedup();
             let rest =
                 if known.is_empty() { " which is empty".into() } else { format!(": {}", known.join(", ")) };
             errors.push(Error {

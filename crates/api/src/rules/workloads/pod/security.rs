@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::super::check;
-use super::super::read::{at, flag, has, items, opt_flag, opt_int, some, text, texts, unsupported};
+use super::super::read::{at, flag, has, items, opt_flag, opt_int, shown, some, text, texts, unsupported};
+use super::go_form;
 use super::spec::Whole;
-use crate::field::{ErrorList, Path};
+use crate::field::{ErrorList, ErrorType, Path};
 
 const ID_RANGE: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 
@@ -94,11 +95,10 @@ fn seccomp(errors: &mut ErrorList, path: &Path<'_>, context: &Value) {
     match (kind == "Localhost", some(profile, "localhostProfile")) {
         (true, None) => errors.required(&path, "must be set when seccomp type is Localhost"),
         (true, Some(file)) => check::descending_path(errors, &path, file.as_str().unwrap_or("")),
-        (false, Some(file)) => {
-            let go = serde_json::json!({"LocalhostProfile": file, "Type": kind});
-            let text = format!("{{\"Type\":{},\"LocalhostProfile\":{}}}", go["Type"], go["LocalhostProfile"]);
+        (false, Some(_)) => {
             let why = "can only be set when seccomp type is Localhost";
-            super::super::read::shown(crate::field::ErrorType::Invalid, errors, &path, &text, why);
+            let go = go_form::write("SeccompProfile", profile);
+            shown(ErrorType::Invalid, errors, &path, &go, why);
         }
         (false, None) => {}
     }
@@ -155,9 +155,8 @@ pub(super) fn validate_container(
     }
     seccomp(errors, &path.child("seccompProfile"), context);
     if opt_flag(context, "allowPrivilegeEscalation") == Some(false) {
-        let go = || go_context(context);
         let mut refuse = |why: &str| {
-            super::super::read::shown(crate::field::ErrorType::Invalid, errors, path, &go(), why);
+            shown(ErrorType::Invalid, errors, path, &go_form::write("SecurityContext", context), why);
         };
         if flag(context, "privileged") {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
@@ -167,28 +166,4 @@ pub(super) fn validate_container(
         }
     }
     app_armor(errors, &path.child("appArmorProfile"), context);
-}
-
-/// A container's context as Kubernetes prints its own form of it.
-fn go_context(context: &Value) -> String {
-    const FIELDS: [(&str, &str); 12] = [
-        ("Capabilities", "capabilities"),
-        ("Privileged", "privileged"),
-        ("SELinuxOptions", "seLinuxOptions"),
-        ("WindowsOptions", "windowsOptions"),
-        ("RunAsUser", "runAsUser"),
-        ("RunAsGroup", "runAsGroup"),
-        ("RunAsNonRoot", "runAsNonRoot"),
-        ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem"),
-        ("AllowPrivilegeEscalation", "allowPrivilegeEscalation"),
-        ("ProcMount", "procMount"),
-        ("SeccompProfile", "seccompProfile"),
-        ("AppArmorProfile", "appArmorProfile"),
-    ];
-    let value = |field: &str| match (field, some(context, field)) {
-        ("capabilities", Some(c)) => format!("{{\"Add\":{},\"Drop\":{}}}", at(c, "add"), at(c, "drop")),
-        (_, value) => value.map_or_else(|| "null".to_owned(), Value::to_string),
-    };
-    let fields: Vec<String> = FIELDS.iter().map(|(go, ours)| format!("\"{go}\":{}", value(ours))).collect();
-    format!("{{{}}}", fields.join(","))
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::super::check;
-use super::super::read::{at, flag, has, items, one_of, opt_flag, opt_int, some, text};
-use super::{affinity, container, network, resources, scheduling, security, volume};
-use crate::field::{ErrorList, Path};
+use super::super::read::{at, flag, has, items, one_of, opt_flag, opt_int, shown, some, text};
+use super::{affinity, container, go_form, network, resources, scheduling, security, volume};
+use crate::field::{ErrorList, ErrorType, Path};
 
 /// Where a pod's spec stands.
 #[derive(Clone, Copy, Default)]
@@ -95,15 +95,6 @@ fn resource_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
             seen.push(name);
         }
         let (own, template) = (some(claim, "resourceClaimName"), some(claim, "resourceClaimTemplateName"));
-        let go = || {
-            let or_null = |v: Option<&Value>| v.map_or("null".to_owned(), Value::to_string);
-            format!(
-                "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
-                Value::from(name),
-                or_null(own),
-                or_null(template)
-            )
-        };
         let wrong = match (own, template) {
             (Some(_), Some(_)) => {
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
@@ -112,7 +103,8 @@ fn resource_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
             _ => "",
         };
         if !wrong.is_empty() {
-            super::super::read::shown(crate::field::ErrorType::Invalid, errors, &path, &go(), wrong);
+            let go = go_form::write("PodResourceClaim", claim);
+            shown(ErrorType::Invalid, errors, &path, &go, wrong);
         }
         for (field, value) in [("resourceClaimName", own), ("resourceClaimTemplateName", template)] {
             if let Some(value) = value.and_then(Value::as_str) {
