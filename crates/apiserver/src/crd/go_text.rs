@@ -3,7 +3,7 @@
 use landfall_api::field::{ErrorList, ErrorType, Path};
 use serde_json::Value;
 
-use super::schema::list;
+use super::schema::{go_quoted, list};
 
 /// Go's fields of a schema with their JSON names, in order.
 const FIELDS: [(&str, &str, Zero); 44] = [
@@ -104,6 +104,7 @@ fn one(value: Option<&Value>, zero: Zero) -> String {
             let rules: Vec<String> = holder.rules.iter().map(super::schema::RuleText::go_text).collect();
             format!("[{}]", rules.join(","))
         }
+        (_, Value::String(text)) => go_quoted(text),
         (_, value) => value.to_string(),
     }
 }

@@ -20,6 +20,8 @@ pub mod definition;
 pub mod formats;
 mod go_text;
 pub mod graph;
+#[cfg(test)]
+mod hostile;
 pub mod jsonpath;
 pub mod lists;
 pub mod openapi;

@@ -46,9 +46,6 @@ impl Walk {
         self.additional(schema, path, around);
         for (name, child) in &schema.properties {
             let mut inside = around.clone();
-            if schema.map_type.as_deref() == Some("atomic") {
-                inside.uncorrelated.get_or_insert_with(|| path.to_string());
-            }
             if (root || schema.embedded) && matches!(name.as_str(), "metadata" | "kind" | "apiVersion") {
                 inside.in_meta = true;
                 if root {
@@ -73,7 +70,7 @@ impl Walk {
         list_type(schema, path, &mut self.errors);
         list_keys(schema, path, &mut self.errors);
         map_list_items(schema, path, &mut self.errors);
-        self.rules(schema, path, around, before);
+        self.rules(schema, path, around, (before, root));
     }
 
     fn plain(&mut self, schema: &Schema, path: &Path<'_>, around: &Around) {
@@ -141,7 +138,7 @@ impl Walk {
         self.programs = programs;
     }
 
-    fn rules(&mut self, schema: &Schema, path: &Path<'_>, around: &Around, before: usize) {
+    fn rules(&mut self, schema: &Schema, path: &Path<'_>, around: &Around, (before, root): (usize, bool)) {
         let list = path.child("x-kubernetes-validations");
         for (at, rule) in schema.rules.iter().enumerate() {
             let path = list.index(at);
@@ -152,7 +149,7 @@ impl Walk {
         }
         for (at, rule) in schema.rules.iter().enumerate() {
             let path = list.index(at);
-            let found = cel::check_rule(schema, rule);
+            let found = cel::check_rule(schema, rule, root);
             for (field, detail) in found.errors {
                 let detail = format!("{}: {detail}", rule.go_text());
                 self.rules.add(ErrorType::Invalid, &path.child(field), None, detail);

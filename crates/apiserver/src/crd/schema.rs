@@ -239,7 +239,7 @@ impl RuleText {
 
     /// As Kubernetes shows a rule inside an error.
     pub fn go_text(&self) -> String {
-        let quoted = |text: &str| Value::from(text).to_string();
+        let quoted = go_quoted;
         let reason = if self.reason.is_empty() { "null".into() } else { quoted(&self.reason) };
         let optional = self.optional_old_self.map_or_else(|| "null".into(), |o| o.to_string());
         format!(
@@ -250,6 +250,12 @@ impl RuleText {
             quoted(&self.field_path),
         )
     }
+}
+
+/// A text as Go writes it in JSON, safe to stand in HTML.
+pub fn go_quoted(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 /// A list inside a value; empty when it is absent or something else.
