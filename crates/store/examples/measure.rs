@@ -1,6 +1,7 @@
 //! Measures the embedded store: durable writes per second and what one costs, and many watches of one prefix.
 //!
-//! `cargo run --release -p landfall-store --example measure [DIRECTORY]`
+//! `cargo run --release -p landfall-store --example measure [DIRECTORY]`, or with the address of an (empty) etcd such as
+//! `http://127.0.0.1:2379` in place of the directory to measure the store on that.
 #![expect(clippy::print_stdout, reason = "a program that prints its findings")]
 #![expect(clippy::disallowed_methods, reason = "a program of its own, whose tasks end with it")]
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use landfall_store::embedded::Config;
-use landfall_store::{Event, Store, open_embedded};
+use landfall_store::{Event, Store, connect_etcd, etcd, open_embedded};
 
 const WRITERS: usize = 256;
 const WRITES_EACH: usize = 200;
@@ -25,6 +26,13 @@ fn main() {
     let _fresh = std::fs::remove_dir_all(&directory);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
+    if let Some(endpoint) = directory.to_str().filter(|text| text.starts_with("http")) {
+        return runtime.block_on(async {
+            let store = connect_etcd(etcd::Config::new([endpoint])).await.expect("etcd answers");
+            writes(&store).await;
+            watches(&store, Some(Duration::from_millis(20))).await;
+        });
+    }
     runtime.block_on(async {
         let store = open_embedded(Config::new(&directory)).expect("a new store opens");
         fill(&store).await;

@@ -172,22 +172,12 @@ impl Etcd {
     async fn catch_up(&self) -> Result<Revision, Error> {
         self.mirror.ensure_open()?;
         let revision = self.barrier.revision().await?;
-        if self.reach(revision, self.timeout).await {
+        if self.mirror.reach(revision, self.timeout).await {
             Ok(self.mirror.settled())
         } else {
             self.mirror.ensure_open()?;
             Err(Error::Unavailable("the watch on etcd lags behind".into()))
         }
-    }
-
-    /// Waits until the mirror is at a revision; false when that takes too long.
-    async fn reach(&self, revision: Revision, within: Duration) -> bool {
-        if self.mirror.settled() >= revision {
-            return true;
-        }
-        let mut follow = self.mirror.follow();
-        let reached = follow.wait_for(|settled| *settled >= revision);
-        matches!(tokio::time::timeout(within, reached).await, Ok(Ok(_)))
     }
 
     /// The entry that a write made: the one in the mirror if it is there, so that what is derived from it is shared.

@@ -62,7 +62,7 @@ impl Etcd {
             }
         };
         if let Outcome::Done(revision) = outcome {
-            self.reach(revision, VISIBLE_WITHIN).await;
+            self.mirror.reach(revision, VISIBLE_WITHIN).await;
         }
         Ok(outcome)
     }

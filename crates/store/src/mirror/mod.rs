@@ -5,21 +5,23 @@
 //! So whoever sees an event can read it, and a progress mark never runs ahead of the events.
 
 mod history;
+mod settled;
 #[cfg(test)]
 mod tests;
 mod topics;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 use crate::{Change, Error, Revision, Snapshot, Watch};
 use history::History;
 pub use history::HistoryLimits;
 pub(crate) use history::{Position, weight};
+use settled::Settled;
 pub(crate) use topics::Ring;
 use topics::Topics;
 
@@ -33,7 +35,7 @@ const REPLAY_CHUNK: u64 = 4096;
 pub(crate) struct Mirror {
     state: ArcSwap<Snapshot>,
     /// Everything up to this revision is in the snapshot and has been handed to the topics.
-    settled: watch::Sender<Revision>,
+    settled: Settled,
     core: RwLock<Core>,
     closed: AtomicBool,
 }
@@ -66,7 +68,7 @@ impl Mirror {
         past.into_iter().for_each(|change| history.push(change));
         history.trim(oldest);
         Arc::new(Self {
-            settled: watch::Sender::new(state.revision()),
+            settled: Settled::new(state.revision()),
             state: ArcSwap::from_pointee(state),
             core: RwLock::new(Core { history, topics: Topics::default(), rewound: Vec::new() }),
             closed: AtomicBool::new(false),
@@ -80,12 +82,12 @@ impl Mirror {
 
     /// Every change up to this revision can be read and has been handed to the watches it concerns.
     pub(crate) fn settled(&self) -> Revision {
-        *self.settled.borrow()
+        self.settled.get()
     }
 
-    /// Follows [`Mirror::settled`].
-    pub(crate) fn follow(&self) -> watch::Receiver<Revision> {
-        self.settled.subscribe()
+    /// Waits until everything up to a revision is settled; false when that takes longer than `within`.
+    pub(crate) async fn reach(&self, revision: Revision, within: Duration) -> bool {
+        self.settled.reach(revision, within).await
     }
 
     /// The revision after which every change is retained.
@@ -103,7 +105,7 @@ impl Mirror {
         self.state.store(Arc::new(next));
         core.topics.publish(first, changes);
         core.trim(0);
-        self.settled.send_replace(revision);
+        self.settled.set(revision);
     }
 
     /// Replaces the whole state: history is forgotten and every watch ends with "too old".
@@ -114,7 +116,7 @@ impl Mirror {
         core.rewound.clear();
         self.state.store(Arc::new(state));
         core.topics.break_all();
-        self.settled.send_replace(revision);
+        self.settled.set(revision);
     }
 
     /// Forgets history up to `revision`.
