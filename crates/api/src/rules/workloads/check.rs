@@ -92,10 +92,10 @@ pub(super) fn selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value
 pub(super) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     // The usual case, without making a selector: all of matchLabels are there.
     let plain = selector.get("matchExpressions").and_then(Value::as_array).is_none_or(Vec::is_empty);
-    if let (true, Some(wanted)) = (plain, selector.get("matchLabels").and_then(Value::as_object)) {
-        if wanted.iter().all(|(key, value)| labels.get(key) == Some(value)) {
-            return Some(true);
-        }
+    if let (true, Some(wanted)) = (plain, selector.get("matchLabels").and_then(Value::as_object))
+        && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+    {
+        return Some(true);
     }
     let selector = Some(selector).filter(|s| !s.is_null());
     Selector::from_object(selector).ok().map(|selector| selector.matches(Some(labels)))

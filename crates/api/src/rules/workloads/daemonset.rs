@@ -29,11 +29,11 @@ impl Rules for DaemonSet {
         fill(spec, "revisionHistoryLimit", 10);
         if let Some(strategy) = child_or_new(spec, "updateStrategy") {
             fill_text(strategy, "type", "RollingUpdate");
-            if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-                if let Some(rolling) = child_or_new(strategy, "rollingUpdate") {
-                    fill(rolling, "maxUnavailable", 1);
-                    fill(rolling, "maxSurge", 0);
-                }
+            if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate")
+                && let Some(rolling) = child_or_new(strategy, "rollingUpdate")
+            {
+                fill(rolling, "maxUnavailable", 1);
+                fill(rolling, "maxSurge", 0);
             }
         }
         defaults::template(spec);

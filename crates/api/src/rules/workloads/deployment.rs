@@ -25,11 +25,11 @@ impl Rules for Deployment {
         fill(spec, "progressDeadlineSeconds", 600);
         if let Some(strategy) = child_or_new(spec, "strategy") {
             fill_text(strategy, "type", "RollingUpdate");
-            if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-                if let Some(rolling) = child_or_new(strategy, "rollingUpdate") {
-                    fill(rolling, "maxUnavailable", "25%");
-                    fill(rolling, "maxSurge", "25%");
-                }
+            if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate")
+                && let Some(rolling) = child_or_new(strategy, "rollingUpdate")
+            {
+                fill(rolling, "maxUnavailable", "25%");
+                fill(rolling, "maxSurge", "25%");
             }
         }
         defaults::template(spec);

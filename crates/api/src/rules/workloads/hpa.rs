@@ -153,10 +153,10 @@ fn validate_rules(errors: &mut ErrorList, path: &Path<'_>, rules: &Value) {
         }
         _ => {}
     }
-    if let Some(select) = some(rules, "selectPolicy").and_then(Value::as_str) {
-        if !SELECT.contains(&select) {
-            unsupported(errors, &path.child("selectPolicy"), select, &SELECT);
-        }
+    if let Some(select) = some(rules, "selectPolicy").and_then(Value::as_str)
+        && !SELECT.contains(&select)
+    {
+        unsupported(errors, &path.child("selectPolicy"), select, &SELECT);
     }
     let policies = items(rules, "policies");
     let here = path.child("policies");
@@ -166,11 +166,11 @@ fn validate_rules(errors: &mut ErrorList, path: &Path<'_>, rules: &Value) {
     for (index, policy) in policies.iter().enumerate() {
         validate_policy(errors, &here.index(index), policy);
     }
-    if let Some(tolerance) = some(rules, "tolerance").and_then(Quantity::from_value) {
-        if tolerance.signum() < 0 {
-            let why = "must be greater than or equal to 0";
-            errors.invalid(&path.child("tolerance"), tolerance.to_string(), why);
-        }
+    if let Some(tolerance) = some(rules, "tolerance").and_then(Quantity::from_value)
+        && tolerance.signum() < 0
+    {
+        let why = "must be greater than or equal to 0";
+        errors.invalid(&path.child("tolerance"), tolerance.to_string(), why);
     }
 }
 

@@ -142,10 +142,10 @@ fn target(errors: &mut ErrorList, path: &Path<'_>, target: &Value) {
         errors.invalid(&path.child("type"), kind, "must be either Utilization, Value, or AverageValue");
     }
     for field in ["value", "averageValue"] {
-        if let Some(amount) = some(target, field).and_then(Quantity::from_value) {
-            if amount.signum() <= 0 {
-                errors.invalid(&path.child(field), amount.to_string(), "must be positive");
-            }
+        if let Some(amount) = some(target, field).and_then(Quantity::from_value)
+            && amount.signum() <= 0
+        {
+            errors.invalid(&path.child(field), amount.to_string(), "must be positive");
         }
     }
     if let Some(percent) = opt_int(target, "averageUtilization").filter(|percent| *percent < 1) {

@@ -237,14 +237,10 @@ fn indexed(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
         );
         errors.invalid(&path.child("parallelism"), parallelism, why);
     }
-    if let (Some(completions), Some(failed)) = (completions, failed) {
-        if failed > completions {
-            errors.invalid(
-                &path.child("maxFailedIndexes"),
-                failed,
-                "must be less than or equal to completions",
-            );
-        }
+    if let (Some(completions), Some(failed)) = (completions, failed)
+        && failed > completions
+    {
+        errors.invalid(&path.child("maxFailedIndexes"), failed, "must be less than or equal to completions");
     }
     if let Some(failed) = failed.filter(|failed| *failed > FAILED_INDEXES_MAX) {
         let why = format!("must be less than or equal to {FAILED_INDEXES_MAX}");

@@ -107,10 +107,10 @@ fn allow_resources(old: &mut Map<String, Value>, new: &Value) {
             continue;
         }
         for (container, other) in ours.iter_mut().zip(theirs) {
-            if text(container, "name") == text(other, "name") {
-                if let Some(container) = container.as_object_mut() {
-                    take(container, other, "resources");
-                }
+            if text(container, "name") == text(other, "name")
+                && let Some(container) = container.as_object_mut()
+            {
+                take(container, other, "resources");
             }
         }
     }

@@ -3,32 +3,15 @@
 use serde_json::{Map, Value};
 
 use crate::field::{ErrorList, ErrorType, Path};
+pub(super) use crate::rules::read::{
+    child as at, field as some, flag, int, is_empty as is_zero, list as items, text, unsupported,
+};
 
 static NULL: Value = Value::Null;
-
-/// The field, or `null`.
-pub(super) fn at<'a>(value: &'a Value, field: &str) -> &'a Value {
-    value.get(field).unwrap_or(&NULL)
-}
-
-/// The field unless it is absent or `null`.
-pub(super) fn some<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
-    value.get(field).filter(|v| !v.is_null())
-}
 
 /// Whether the field is there.
 pub(super) fn has(value: &Value, field: &str) -> bool {
     some(value, field).is_some()
-}
-
-/// The text, or `""`.
-pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    at(value, field).as_str().unwrap_or("")
-}
-
-/// The number, or 0.
-pub(super) fn int(value: &Value, field: &str) -> i64 {
-    opt_int(value, field).unwrap_or(0)
 }
 
 /// The number, if there is one.
@@ -36,19 +19,9 @@ pub(super) fn opt_int(value: &Value, field: &str) -> Option<i64> {
     at(value, field).as_i64()
 }
 
-/// The flag, or `false`.
-pub(super) fn flag(value: &Value, field: &str) -> bool {
-    opt_flag(value, field).unwrap_or(false)
-}
-
 /// The flag, if there is one.
 pub(super) fn opt_flag(value: &Value, field: &str) -> Option<bool> {
     at(value, field).as_bool()
-}
-
-/// The items, or none.
-pub(super) fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    at(value, field).as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The texts in a list.
@@ -59,18 +32,6 @@ pub(super) fn texts<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &
 /// The entries of a map, sorted by key.
 pub(super) fn entries<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     at(value, field).as_object().into_iter().flatten().map(|(k, v)| (k.as_str(), v))
-}
-
-/// Whether a value says nothing: absent, `null`, `""`, 0, `false`, `{}` or `[]`.
-pub(super) fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(b) => !b,
-        Value::Number(n) => n.as_i64() == Some(0),
-        Value::String(s) => s.is_empty(),
-        Value::Array(a) => a.is_empty(),
-        Value::Object(o) => o.is_empty(),
-    }
 }
 
 /// Whether two values mean the same: absent, `null` and empty maps and lists are equal, at any depth.
@@ -145,16 +106,6 @@ pub(super) fn spec(object: &mut Value) -> Option<&mut Map<String, Value>> {
 }
 
 // === errors whose value is not shown as plain JSON ===
-
-/// `field: Unsupported value: "x": supported values: …` in the order given.
-pub(super) fn unsupported(
-    errors: &mut ErrorList,
-    path: &Path<'_>,
-    value: impl Into<Value>,
-    supported: &[&str],
-) {
-    errors.add(ErrorType::NotSupported, path, Some(value.into()), supported_list(supported));
-}
 
 /// The value is shown as this text, unquoted.
 pub(super) fn shown(class: ErrorType, errors: &mut ErrorList, path: &Path<'_>, value: &str, detail: &str) {

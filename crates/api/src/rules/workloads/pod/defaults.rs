@@ -245,11 +245,11 @@ fn volume(volume: &mut Object) {
         // Kept by value in a list that Go writes even when it is empty.
         fill(projected, "sources", Value::Null);
     }
-    if let Some(image) = child(volume, "image") {
-        if image.get("pullPolicy").and_then(Value::as_str).unwrap_or("").is_empty() {
-            let policy = pull_policy(image, "reference");
-            image.insert("pullPolicy".into(), policy.into());
-        }
+    if let Some(image) = child(volume, "image")
+        && image.get("pullPolicy").and_then(Value::as_str).unwrap_or("").is_empty()
+    {
+        let policy = pull_policy(image, "reference");
+        image.insert("pullPolicy".into(), policy.into());
     }
     if let Some(template) = child(volume, "ephemeral").and_then(|e| child(e, "volumeClaimTemplate")) {
         fill(template, "metadata", Value::Object(Object::new()));

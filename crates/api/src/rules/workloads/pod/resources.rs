@@ -307,13 +307,13 @@ pub(super) fn validate_pod(errors: &mut ErrorList, path: &Path<'_>, spec: &Value
         for (name, value) in entries(at(container, "resources"), "limits") {
             let own = Quantity::from_value(value);
             let pod = Quantity::from_value(at(at(resources, "limits"), name));
-            if let (Some(own), Some(pod)) = (own, pod) {
-                if own > pod {
-                    let path = path.child("containers");
-                    let path = path.index(index);
-                    let why = format!("must be less than or equal to pod limits of {pod}");
-                    errors.invalid(&path.key(name).child("limits"), own.to_string(), why);
-                }
+            if let (Some(own), Some(pod)) = (own, pod)
+                && own > pod
+            {
+                let path = path.child("containers");
+                let path = path.index(index);
+                let why = format!("must be less than or equal to pod limits of {pod}");
+                errors.invalid(&path.key(name).child("limits"), own.to_string(), why);
             }
         }
     }

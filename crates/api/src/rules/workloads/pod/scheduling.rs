@@ -106,10 +106,10 @@ pub(super) fn spread(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
         }
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             let allowed = ["Honor", "Ignore"];
-            if let Some(policy) = some(constraint, field).and_then(Value::as_str) {
-                if !allowed.contains(&policy) {
-                    unsupported(errors, &path.child(field), policy, &allowed);
-                }
+            if let Some(policy) = some(constraint, field).and_then(Value::as_str)
+                && !allowed.contains(&policy)
+            {
+                unsupported(errors, &path.child(field), policy, &allowed);
             }
         }
         label_keys(errors, &path, constraint);

@@ -160,14 +160,14 @@ fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, options: &Option
             check::dns_subdomain(errors, &path.child(field), text(spec, field));
         }
     }
-    if let Some(seconds) = opt_int(spec, "activeDeadlineSeconds") {
-        if !(1..=i64::from(i32::MAX)).contains(&seconds) {
-            errors.invalid(
-                &path.child("activeDeadlineSeconds"),
-                seconds,
-                "must be between 1 and 2147483647, inclusive",
-            );
-        }
+    if let Some(seconds) = opt_int(spec, "activeDeadlineSeconds")
+        && !(1..=i64::from(i32::MAX)).contains(&seconds)
+    {
+        errors.invalid(
+            &path.child("activeDeadlineSeconds"),
+            seconds,
+            "must be between 1 and 2147483647, inclusive",
+        );
     }
     for field in ["hostname", "subdomain"] {
         if !text(spec, field).is_empty() && !options.stateful {

@@ -41,14 +41,14 @@ pub(in super::super) fn annotations(errors: &mut ErrorList, path: &Path<'_>, met
     if all.as_object().is_none_or(Map::is_empty) {
         return;
     }
-    if let Some(value) = some(all, MIRROR) {
-        if text(pod, "nodeName").is_empty() {
-            errors.invalid(
-                &path.key(MIRROR),
-                value.clone(),
-                "must set spec.nodeName if mirror pod annotation is set",
-            );
-        }
+    if let Some(value) = some(all, MIRROR)
+        && text(pod, "nodeName").is_empty()
+    {
+        errors.invalid(
+            &path.key(MIRROR),
+            value.clone(),
+            "must set spec.nodeName if mirror pod annotation is set",
+        );
     }
     if has(all, DELETION_COST) && !good_cost(text(all, DELETION_COST)) {
         errors.invalid(&path.key(DELETION_COST), text(all, DELETION_COST), "must be a 32bit integer");

@@ -168,14 +168,14 @@ pub(super) fn pull_policy(errors: &mut ErrorList, path: &Path<'_>, policy: &str)
 
 /// A file mode, where given.
 pub(super) fn mode(errors: &mut ErrorList, path: &Path<'_>, source: &Value, field: &str) {
-    if let Some(mode) = opt_int(source, field) {
-        if !(0..=0o777).contains(&mode) {
-            errors.invalid(
-                &path.child(field),
-                mode,
-                "must be a number between 0 and 0777 (octal), both inclusive",
-            );
-        }
+    if let Some(mode) = opt_int(source, field)
+        && !(0..=0o777).contains(&mode)
+    {
+        errors.invalid(
+            &path.child(field),
+            mode,
+            "must be a number between 0 and 0777 (octal), both inclusive",
+        );
     }
 }
 
