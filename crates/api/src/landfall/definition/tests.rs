@@ -76,16 +76,16 @@ fn constraints_and_defaults_are_written_out() {
     }
 }
 
-fn round_trip<T: DeserializeOwned + Serialize>(object: Value) {
+fn round_trip<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).expect("readable");
-    assert_eq!(serde_json::to_value(&typed).expect("writable"), object);
+    assert_eq!(&serde_json::to_value(&typed).expect("writable"), object);
 }
 
 /// The objects of the talk that the idea comes from, as they were shown.
 #[test]
 fn the_first_examples_of_multi_cluster_ingress_are_read() {
     let backend = json!({"serviceName": "my-mc-service", "servicePort": 80});
-    round_trip::<MultiClusterIngress>(json!({
+    round_trip::<MultiClusterIngress>(&json!({
         "apiVersion": "landfall.dev/v1alpha1", "kind": "MultiClusterIngress", "metadata": {"name": "my-mci"},
         "spec": {"template": {"spec": {
             "backend": backend,
@@ -99,7 +99,7 @@ fn the_first_examples_of_multi_cluster_ingress_are_read() {
         json!({"template": {"selector": {"app": "shopping"}}, "ports": ports, "clusters": clusters}),
         json!({"template": {"spec": {"selector": {"app": "shopping"}, "ports": ports}}, "clusters": clusters}),
     ] {
-        round_trip::<MultiClusterService>(json!({
+        round_trip::<MultiClusterService>(&json!({
             "apiVersion": "landfall.dev/v1alpha1", "kind": "MultiClusterService",
             "metadata": {"name": "my-mc-service"}, "spec": spec,
         }));
@@ -108,7 +108,7 @@ fn the_first_examples_of_multi_cluster_ingress_are_read() {
 
 #[test]
 fn a_cluster_is_read_and_written() {
-    round_trip::<Cluster>(json!({
+    round_trip::<Cluster>(&json!({
         "apiVersion": "landfall.dev/v1alpha1", "kind": "Cluster",
         "metadata": {"name": "europe", "labels": {"region": "eu"}},
         "spec": {
