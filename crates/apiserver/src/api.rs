@@ -15,6 +15,7 @@ use crate::audit::Audit;
 use crate::authn::{Authenticator, Found, User};
 use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
+use crate::openapi::CustomSchemas;
 use crate::telemetry::Telemetry;
 use crate::write::By;
 use crate::{authz, encode, errors, keys, reviews, write};
@@ -27,6 +28,8 @@ pub struct Api {
     pub catalog: ArcSwap<Catalog>,
     /// Kinds that are always served.
     pub builtin: Vec<Arc<Kind>>,
+    /// Schemas of those built-in kinds that are defined as custom ones are.
+    pub builtin_schemas: CustomSchemas,
     /// Who asks.
     pub authn: Authenticator,
     /// Who may.

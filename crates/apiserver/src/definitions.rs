@@ -6,7 +6,6 @@
 //! Wakes on:   every write of a definition, here (before it is acknowledged) or through another hub (by watch)
 //! Guarantees: idempotent; safe on several hubs at once
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use serde_json::Value;
 use crate::api::Api;
 use crate::bootstrap::{by, server};
 use crate::catalog::Catalog;
-use crate::openapi::CustomSchemas;
+use crate::openapi;
 use crate::write::Wanted;
 use crate::write::update::{Part, update};
 use crate::{crd, encode, keys};
@@ -45,10 +44,10 @@ impl Api {
         let _one = self.refreshing.lock().await;
         let definitions = self.definitions();
         let established = definitions.iter().filter(|d| crd::status::is_true(d, "Established"));
-        let mut schemas: CustomSchemas = HashMap::new();
+        let mut schemas = self.builtin_schemas.clone();
         let mut kinds: Vec<Arc<Kind>> = self.builtin.clone();
         for definition in established {
-            add_schemas(definition, &mut schemas);
+            schemas.extend(openapi::schemas_of(definition));
             kinds.extend(crd::kinds(definition).into_iter().map(Arc::new));
         }
         self.catalog.store(Arc::new(Catalog::new(kinds, schemas)));
@@ -79,19 +78,6 @@ impl Api {
             Ok(Wanted::new(object, Vec::new()))
         });
         Box::pin(write).await.map(drop)
-    }
-}
-
-/// The schema of each version, as the definition has it.
-fn add_schemas(definition: &Value, schemas: &mut CustomSchemas) {
-    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_owned();
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-    for version in versions.into_iter().flatten() {
-        let name = version.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
-        if let Some(schema) = version.pointer("/schema/openAPIV3Schema") {
-            let key = (text("/spec/group"), name, text("/spec/names/kind"));
-            schemas.insert(key, Arc::new(schema.clone()));
-        }
     }
 }
 

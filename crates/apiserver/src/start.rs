@@ -1,6 +1,5 @@
 //! Starting and stopping an API server: doors, catalog, what must exist, background work, connections.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use landfall_runtime::clock;
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 use landfall_store::Store;
+use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::api::Api;
@@ -20,8 +20,9 @@ use crate::catalog::Catalog;
 use crate::housekeeping::{self, ObjectClient};
 use crate::http::server;
 use crate::inside::Inside;
+use crate::openapi::CustomSchemas;
 use crate::telemetry::Telemetry;
-use crate::{bootstrap, crd, definitions, leader, pki};
+use crate::{bootstrap, crd, definitions, leader, openapi, pki};
 
 /// Who issues service-account tokens, unless told otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -38,6 +39,8 @@ pub struct Config {
     pub audit: Option<audit::Config>,
     /// What is served besides custom resources.
     pub kinds: Vec<Kind>,
+    /// Definitions of kinds that are always served and cannot be deleted: our own.
+    pub definitions: Vec<Value>,
     /// This server's name among several, for leader election.
     pub identity: String,
 }
@@ -99,13 +102,16 @@ pub async fn start(
     let tasks = Tasks::default();
     let audiences = [ISSUER.to_owned()];
     let accounts = Arc::new(ServiceAccounts::new(ISSUER, &audiences, pki.sa_key, Vec::new()));
-    let builtin: Vec<Arc<Kind>> = config.kinds.into_iter().map(with_rules).collect();
+    let own = config.definitions.iter().flat_map(crd::kinds);
+    let builtin: Vec<Arc<Kind>> = config.kinds.into_iter().chain(own).map(with_rules).collect();
+    let builtin_schemas: CustomSchemas = config.definitions.iter().flat_map(openapi::schemas_of).collect();
     let telemetry = Telemetry::new(Arc::new(Registry::default()));
     let audit = open_audit(config.audit.as_ref(), &telemetry, &tasks)?;
     let api = Arc::new(Api {
         audit,
-        catalog: ArcSwap::from_pointee(Catalog::new(builtin.iter().cloned(), HashMap::new())),
+        catalog: ArcSwap::from_pointee(Catalog::new(builtin.iter().cloned(), builtin_schemas.clone())),
         builtin,
+        builtin_schemas,
         authn: Authenticator::new(tokens, accounts, config.anonymous),
         authz: Rbac::start(store.clone(), &tasks),
         telemetry,

@@ -88,6 +88,7 @@ fn config(options: &HubOptions, url: &str) -> start::Config {
         anonymous: !options.no_anonymous,
         audit,
         kinds: landfall_api::kinds::federation(),
+        definitions: landfall_api::landfall::definitions(),
         identity: format!("hub-{}-{}", std::process::id(), options.listen.port()),
     }
 }
