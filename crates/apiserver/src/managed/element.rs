@@ -37,8 +37,19 @@ impl Element {
         match self {
             Self::Field(name) => encode_field(name),
             Self::Key(pairs) => {
-                let map: Map<String, Value> = pairs.iter().map(|(k, v)| ((**k).into(), v.clone())).collect();
-                format!("k:{}", Value::Object(map))
+                let mut text = String::with_capacity(48);
+                text.push_str("k:{");
+                for (at, (name, value)) in pairs.iter().enumerate() {
+                    text.push_str(if at == 0 { "" } else { "," });
+                    push_text(&mut text, name);
+                    text.push(':');
+                    match value {
+                        Value::String(value) => push_text(&mut text, value),
+                        other => text.push_str(&other.to_string()),
+                    }
+                }
+                text.push('}');
+                text
             }
             Self::Value(value) => format!("v:{value}"),
             Self::Index(index) => format!("i:{index}"),
@@ -79,6 +90,17 @@ pub fn encode_field(name: &str) -> String {
     text.push_str("f:");
     text.push_str(name);
     text
+}
+
+/// Adds a JSON text; names rarely need escapes.
+fn push_text(out: &mut String, text: &str) {
+    if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\' && b != 0x7f) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&Value::from(text).to_string());
+    }
 }
 
 fn split_kind(text: &str) -> Result<Option<(u8, &str)>, String> {

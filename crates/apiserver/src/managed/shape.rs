@@ -146,15 +146,23 @@ impl<'a> Fields<'a> {
     /// What an absent field of a built-in object is: `{}` for structs held by value, the zero value for other
     /// fields that Go always writes, and nothing for the rest.
     pub fn absent(self, name: &str) -> Option<&'static Value> {
-        let Self::Struct(item) = self else { return None };
-        if item.name.is_empty() {
-            return None;
+        self.named(name).and_then(|field| self.absent_field(field))
+    }
+
+    fn absent_field(self, field: &Field) -> Option<&'static Value> {
+        match self {
+            Self::Struct(item) if item.name.is_empty() => None,
+            _ if held_by_value(field) => Some(empty_object()),
+            _ => always_written(field).then(|| zero(field)),
         }
-        let field = item.field(name)?;
-        if held_by_value(field) {
-            return Some(empty_object());
+    }
+
+    /// The place of a field and what it is when absent, in one look.
+    pub fn find(self, name: &str) -> (Place<'a>, Option<&'static Value>) {
+        match self.named(name) {
+            Some(field) => (Place::Type(&field.ty), self.absent_field(field)),
+            None => (self.place_or_deduced(name), None),
         }
-        always_written(field).then(|| zero(field))
     }
 }
 

@@ -166,8 +166,7 @@ fn added(
         Atom::Map(fields) => {
             let map = value.as_object();
             // Compared with nothing, or with an object of the same kind that has nothing written.
-            let filled = fields.implied().next().is_some();
-            let bare = |there: bool| !(there && filled);
+            let bare = |there: bool| !there || fields.implied().next().is_none();
             let existed = before.is_some_and(Value::is_object);
             if map.is_none_or(Map::is_empty) && bare(existed) && bare(map.is_some()) {
                 return leaf();
@@ -189,8 +188,8 @@ fn added_fields(
         if skip.whole(key) {
             continue;
         }
-        let before = if existed { fields.absent(key) } else { None };
-        let (member, below) = added(fields.place_or_deduced(key), value, before, skip.below(key));
+        let (place, absent) = fields.find(key);
+        let (member, below) = added(place, value, absent.filter(|_| existed), skip.below(key));
         push(&mut out, encode_field(key), member, below);
     }
     if !existed {
