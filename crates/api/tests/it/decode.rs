@@ -87,6 +87,16 @@ fn the_last_of_two_keys_counts() {
     assert_eq!(parse_yaml(b"a: 1\na: {b: 2}\n").unwrap().value, json!({"a": {"b": 2}}));
 }
 
+/// Story: a fuzzer found a number that was another one after it had been written and read again, so an object could
+/// have changed each time it was stored. Reading is exact now.
+#[test]
+fn numbers_are_read_exactly() {
+    for text in ["1.8446744073709511e+24", "0.1", "5e-324", "1.7976931348623157e308", "123456789.12345679"] {
+        let value = parse_json(text.as_bytes()).unwrap().value;
+        assert_eq!(value.as_f64().unwrap().to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+    }
+}
+
 #[test]
 fn bytes_that_are_not_utf8_become_replacement_characters() {
     assert_eq!(parse_json(b"\"a\xff\"").unwrap().value, json!("a\u{fffd}"));
