@@ -14,21 +14,21 @@ pub fn json(body: &[u8]) {
     if let Ok(decoded) = parse_json(body) {
         let again = parse_json(decoded.value.to_string().as_bytes()).expect("our own JSON");
         assert_eq!(again.value, decoded.value);
-        object(decoded);
+        object(&decoded);
     }
 }
 
 /// A body in YAML.
 pub fn yaml(body: &[u8]) {
     if let Ok(decoded) = parse_yaml(body) {
-        object(decoded);
+        object(&decoded);
     }
 }
 
 /// A body in protobuf.
 pub fn protobuf(body: &[u8]) {
     let value = wire::parse(body, "v1", "Pod");
-    object(Decoded { value: value.unwrap_or_default(), duplicates: Vec::new() });
+    object(&Decoded { value: value.unwrap_or_default(), duplicates: Vec::new() });
 }
 
 /// A quantity; its canonical form has the same value.
@@ -54,12 +54,12 @@ pub fn time(text: &[u8]) {
 }
 
 /// What a server does with an object: normalising it twice is normalising it once.
-fn object(decoded: Decoded) {
+fn object(decoded: &Decoded) {
     if expect_object(&decoded.value).is_err() {
         return;
     }
     let text = |field: &str| decoded.value.get(field).and_then(Value::as_str).unwrap_or("");
-    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or_else(|| ("", text("apiVersion")));
     let Some(of) = of_kind(group, version, text("kind")).or_else(|| of_kind("", "v1", "Pod")) else { return };
     let mut object = decoded.value.clone();
     let report = normalize(of.get(), &mut object);

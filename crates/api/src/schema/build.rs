@@ -163,7 +163,7 @@ fn kind(schema: &Value) -> &str {
             let constant =
                 first.or(Some(schema)).and_then(|s| s.get("const").or_else(|| s.get("enum")?.get(0)));
             let typed = first.and_then(|s| s.get("type")).and_then(Value::as_str);
-            typed.unwrap_or(if constant.is_some_and(Value::is_string) { "string" } else { "" })
+            typed.unwrap_or_else(|| if constant.is_some_and(Value::is_string) { "string" } else { "" })
         }
     }
 }
@@ -240,7 +240,7 @@ mod tests {
         #[derive(JsonSchema)]
         pub(super) struct Berth {
             name: String,
-            inner: Vec<Berth>,
+            inner: Vec<Self>,
         }
 
         #[derive(JsonSchema)]
