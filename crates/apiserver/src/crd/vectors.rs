@@ -1,4 +1,8 @@
 //! What a real kube-apiserver 1.36.4 answered to definitions and objects of ours (dry-run creates and updates).
+//!
+//! `definitions`: each `crd` with the causes of its refusal, or its `spec` as defaulted. `objects`: under one `crd`, each
+//! `object` (put over `old`, which a wide-open schema let in first) with causes, or the `result`; `warnings` as sent
+//! with `fieldValidation=Warn`.
 
 use landfall_api::field::ErrorList;
 use landfall_api::{Kind, Rules, meta};

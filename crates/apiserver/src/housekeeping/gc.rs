@@ -133,6 +133,10 @@ async fn look_up(
     let namespace = if resource.namespaced { &*dependent.namespace } else { "" };
     let place = Place::new(&resource.group, &resource.plural, namespace, &owner.name);
     Ok(match current(client, &place, &owner.uid).await.map_err(Unclear::Later)? {
+        // A kind that stopped being served meanwhile looks like an absent object, and says nothing.
+        None if !client.resources().contains(resource) => {
+            return Err(Unclear::Later(Status::new(Reason::NotFound, "the owner's kind is no longer served")));
+        }
         None => Found::Absent,
         Some(object) if waits_for_dependents(&object) => Found::Waiting,
         Some(_) => Found::Alive,
