@@ -194,6 +194,8 @@ fn rules_that_fail_say_why() {
         ("1 % 0 == 1", "modulus by zero evaluating rule: 1 % 0 == 1"),
         ("self.s.matches('(')", "evaluating rule: self.s.matches('(')"),
         ("self.s.substring(9) == ''", "index out of range: 9 evaluating rule: self.s.substring(9) == ''"),
+        ("format.dns1123Label().validate(self.s).hasValue()", "failed rule: format.dns1123Label()"),
+        ("format.named('uuid').value().validate(self.s).value().size() == 0", "failed rule: format.named"),
         ("timestamp('x') > timestamp('y')", "evaluating rule: timestamp('x') > timestamp('y')"),
     ] {
         let found = errors(rule, &object);

@@ -135,7 +135,10 @@ async fn look_up(
     Ok(match current(client, &place, &owner.uid).await.map_err(Unclear::Later)? {
         // A kind that stopped being served meanwhile looks like an absent object, and says nothing.
         None if !client.resources().contains(resource) => {
-            return Err(Unclear::Later(Status::new(Reason::NotFound, "the owner's kind is no longer served")));
+            return Err(Unclear::Later(Status::new(
+                Reason::NotFound,
+                "the owner's kind is no longer served",
+            )));
         }
         None => Found::Absent,
         Some(object) if waits_for_dependents(&object) => Found::Waiting,

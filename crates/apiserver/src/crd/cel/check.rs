@@ -232,6 +232,22 @@ const TESTS: [&str; 18] = [
     "containsCIDR",
     "isCanonical",
 ];
+/// Functions that give a format.
+const FORMATS: [&str; 13] = [
+    "dns1123Label",
+    "dns1123Subdomain",
+    "dns1035Label",
+    "qualifiedName",
+    "dns1123LabelPrefix",
+    "dns1123SubdomainPrefix",
+    "dns1035LabelPrefix",
+    "labelValue",
+    "uri",
+    "uuid",
+    "byte",
+    "date",
+    "datetime",
+];
 const OTHERS: [&str; 75] = [
     "size",
     "int",
@@ -331,7 +347,8 @@ fn call<'a>(
     {
         return binary(name, *a, *b, at);
     }
-    if !TESTS.contains(&name) && !OTHERS.contains(&name) {
+    let known = [&TESTS[..], &OTHERS, &FORMATS].iter().any(|names| names.contains(&name));
+    if !known {
         return Err((format!("undeclared reference to '{name}' (in container '')"), at));
     }
     Ok(match (name, types.as_slice()) {

@@ -168,7 +168,7 @@ pub fn shown(value: &Val<'_>) -> String {
         Val::Int(i) => i.to_string(),
         Val::Uint(u) => u.to_string(),
         Val::Double(d) => go_float(*d),
-        Val::Text(text) | Val::Url(text) => text.to_string(),
+        Val::Text(text) | Val::Url(text) | Val::Format(text) => text.to_string(),
         Val::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Val::Duration(ns) => format!("{}s", go_float(*ns as f64 / 1e9)),
         Val::Timestamp(ns) => {

@@ -1,6 +1,9 @@
 //! Times, quantities, addresses, URLs and formatted texts in CEL.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use landfall_api::names;
 
 use super::eval::{Budget, Result, error};
 use super::functions::shown;
@@ -72,7 +75,44 @@ pub fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Result<'a> {
 
 /// Functions on quantities, addresses and URLs.
 pub fn call<'a>(name: &str, args: &[Val<'a>]) -> Option<Result<'a>> {
-    quantity(name, args).or_else(|| address(name, args)).or_else(|| url(name, args))
+    let plain = quantity(name, args).or_else(|| address(name, args));
+    plain.or_else(|| url(name, args)).or_else(|| named_format(name, args))
+}
+
+/// What is wrong with a text, by the name of its format.
+const FORMATS: [(&str, fn(&str) -> Vec<String>); 13] = [
+    ("dns1123Label", names::dns1123_label),
+    ("dns1123Subdomain", names::dns1123_subdomain),
+    ("dns1035Label", names::dns1035_label),
+    ("qualifiedName", names::qualified_name),
+    ("dns1123LabelPrefix", |text| names::name_is_label(text, true)),
+    ("dns1123SubdomainPrefix", |text| names::name_is_subdomain(text, true)),
+    ("dns1035LabelPrefix", |text| names::name_is_dns1035(text, true)),
+    ("labelValue", names::label_value),
+    ("uri", |text| unless(formats::matches("uri", text), "invalid URI")),
+    ("uuid", |text| unless(formats::matches("uuid", text), "does not match the UUID format")),
+    ("byte", |text| unless(formats::matches("byte", text), "invalid base64")),
+    ("date", |text| unless(formats::matches("date", text), "invalid date")),
+    ("datetime", |text| unless(formats::matches("datetime", text), "invalid datetime")),
+];
+
+fn unless(fine: bool, sentence: &str) -> Vec<String> {
+    if fine { Vec::new() } else { vec![sentence.to_owned()] }
+}
+
+fn named_format<'a>(name: &str, args: &[Val<'a>]) -> Option<Result<'a>> {
+    let known = |name: &str| FORMATS.iter().find(|(known, _)| *known == name);
+    Some(match (name, args) {
+        ("format.named", [Val::Text(name)]) => {
+            Ok(Val::Optional(known(name).map(|_| Arc::new(Val::Format(name.clone())))))
+        }
+        ("validate", [Val::Format(name), Val::Text(text)]) => {
+            let wrong: Vec<Val<'a>> = known(name)?.1(text).iter().map(|why| Val::text(why)).collect();
+            Ok(Val::Optional((!wrong.is_empty()).then(|| Arc::new(Val::list(wrong)))))
+        }
+        (name, []) => Ok(Val::Format(known(name.strip_prefix("format.")?)?.0.into())),
+        _ => return None,
+    })
 }
 
 fn quantity<'a>(name: &str, args: &[Val<'a>]) -> Option<Result<'a>> {

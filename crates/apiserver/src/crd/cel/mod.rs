@@ -7,7 +7,7 @@
 //! The language is evaluated here and not by a crate: rules come from users and run inside the server, so depth, size
 //! and steps are limited everywhere, and integers, times and field names follow the schema as Kubernetes does.
 //!
-//! Deliberately absent: the static estimate of cost (the budget at run time stands), `semver` and named formats.
+//! Deliberately absent: the static estimate of cost (the budget at run time stands), and `semver`.
 
 pub mod check;
 pub mod eval;

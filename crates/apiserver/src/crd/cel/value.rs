@@ -50,6 +50,8 @@ pub enum Val<'a> {
     Cidr(IpAddr, u8),
     /// A URL, as written.
     Url(Arc<str>),
+    /// A named format, such as `dns1123Label`.
+    Format(Arc<str>),
     /// A type.
     Type(&'static str),
 }
@@ -127,6 +129,7 @@ impl<'a> Val<'a> {
             Self::Ip(_) => "net.IP",
             Self::Cidr(..) => "net.CIDR",
             Self::Url(_) => "kubernetes.URL",
+            Self::Format(_) => "kubernetes.NamedFormat",
             Self::Type(_) => "type",
         }
     }
