@@ -79,8 +79,11 @@ pub fn call<'a>(name: &str, args: &[Val<'a>]) -> Option<Result<'a>> {
     plain.or_else(|| url(name, args)).or_else(|| named_format(name, args))
 }
 
-/// What is wrong with a text, by the name of its format.
-const FORMATS: [(&str, fn(&str) -> Vec<String>); 13] = [
+/// Says what is wrong with a text.
+type Judge = fn(&str) -> Vec<String>;
+
+/// The judges by the names of their formats.
+const FORMATS: [(&str, Judge); 13] = [
     ("dns1123Label", names::dns1123_label),
     ("dns1123Subdomain", names::dns1123_subdomain),
     ("dns1035Label", names::dns1035_label),
