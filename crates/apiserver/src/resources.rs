@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
-use landfall_api::{Kind, Reason, Scope, Status, meta};
+use landfall_api::{Kind, Reason, Scope, Status, meta, rules};
 use landfall_runtime::clock;
 use serde_json::{Value, json};
 
@@ -116,7 +116,7 @@ pub fn not_allowed() -> Status {
 // === reading ===
 
 fn shape(call: &Call<'_>, place: &Place<'_>) -> Result<Shape, Status> {
-    let accept = negotiate::accept(call.header(ACCEPT), Offers::Objects)?;
+    let accept = negotiate::accept(call.header(&ACCEPT), Offers::Objects)?;
     let include = match accept.form {
         Form::Table(_) => Include::parse(&call.options.include_object)?,
         _ => Include::Metadata,
@@ -175,16 +175,16 @@ impl Drop for Counted {
 // === writing ===
 
 fn content(call: &Call<'_>) -> Option<Content> {
-    negotiate::content(call.header(CONTENT_TYPE))
+    negotiate::content(call.header(&CONTENT_TYPE))
 }
 
 /// The name recorded in managedFields: as given, else the first word of the client's name.
-fn manager<'a>(call: &'a Call<'_>) -> String {
+fn manager(call: &Call<'_>) -> String {
     let given = &*call.options.field_manager;
     if !given.is_empty() {
         return given.to_owned();
     }
-    let agent = call.header(USER_AGENT).unwrap_or("unknown");
+    let agent = call.header(&USER_AGENT).unwrap_or("unknown");
     let first = agent.split('/').next().unwrap_or(agent);
     first.chars().filter(|c| !c.is_control()).take(MANAGER_CHARS_MAX).collect()
 }
@@ -244,14 +244,15 @@ where
     }
     let manager = manager(call);
     let by = by(call, &manager);
-    if part == Part::Main && creates_on_update(&place.home) {
+    if part == Part::Main && rules::creates_on_update(&place.home.group, &place.home.kind) {
         let absent = update::existing(call.api, &place.home, namespace, name).await?.is_none();
         if absent && meta::resource_version(&wanted.object).is_empty() {
             let written = create::create(call.api, &place.home, namespace, wanted, &by).await?;
             return written_answer(call, place, &written);
         }
     }
-    if !place.kind.strategic && meta::resource_version(&wanted.object).is_empty() {
+    let blindly = place.kind.strategic && rules::updates_unconditionally(&place.home.group, &place.home.kind);
+    if !blindly && meta::resource_version(&wanted.object).is_empty() {
         return Err(must_have_version(&place.kind, name));
     }
     let written = update::update(call.api, &place.home, namespace, name, part, &by, |_| {
@@ -261,28 +262,12 @@ where
     written_answer(call, place, &written)
 }
 
-/// Custom resources are never overwritten blindly.
+/// Custom resources and a few others are never overwritten blindly.
 fn must_have_version(kind: &Kind, name: &str) -> Status {
     let mut errors = landfall_api::field::ErrorList::new();
     let path = landfall_api::field::Path::new("metadata");
     errors.invalid(&path.child("resourceVersion"), 0, "must be specified for an update");
     Status::invalid(&kind.group, &kind.kind, name, &errors)
-}
-
-/// Kinds that a PUT may create, as in Kubernetes.
-fn creates_on_update(kind: &Kind) -> bool {
-    matches!(
-        &*kind.kind,
-        "Lease"
-            | "Event"
-            | "Endpoints"
-            | "LimitRange"
-            | "Service"
-            | "Role"
-            | "ClusterRole"
-            | "RoleBinding"
-            | "ClusterRoleBinding"
-    ) && kind.strategic
 }
 
 async fn change<B>(call: &Call<'_>, place: &Place<'_>, part: Part, sent: B) -> Result<Response<Body>, Status>

@@ -62,8 +62,8 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// A header as text.
-    pub fn header(&self, name: http::header::HeaderName) -> Option<&str> {
-        text(&self.head.headers, &name)
+    pub fn header(&self, name: &http::header::HeaderName) -> Option<&str> {
+        text(&self.head.headers, name)
     }
 }
 

@@ -148,14 +148,14 @@ pub fn discovery(call: &Call<'_>) -> Result<Response<Body>, Status> {
         return Err(not_allowed());
     }
     let catalog = call.api.catalog.load();
-    let found = catalog.discovery().find(call.head.uri.path(), call.header(ACCEPT).unwrap_or(""));
+    let found = catalog.discovery().find(call.head.uri.path(), call.header(&ACCEPT).unwrap_or(""));
     let document = found.ok_or_else(no_such_path)?.ok_or_else(not_acceptable)?;
     Ok(cached(call, &document.body, document.content_type, &document.etag))
 }
 
 /// A document that clients keep by its ETag.
 fn cached(call: &Call<'_>, bytes: &Bytes, content_type: &'static str, etag: &str) -> Response<Body> {
-    let unchanged = call.header(IF_NONE_MATCH).is_some_and(|seen| seen == etag);
+    let unchanged = call.header(&IF_NONE_MATCH).is_some_and(|seen| seen == etag);
     let (code, bytes) =
         if unchanged { (StatusCode::NOT_MODIFIED, Bytes::new()) } else { (StatusCode::OK, bytes.clone()) };
     let mut response = if call.style.pretty && content_type == "application/json" {
@@ -176,7 +176,7 @@ fn openapi(call: &Call<'_>, path: &str) -> Result<Response<Body>, Status> {
     match path.trim_end_matches('/') {
         "/openapi/v3" => Ok(answer::object(StatusCode::OK, &documents.index(), call.style)),
         "/openapi/v2" => {
-            let accept = call.header(ACCEPT).unwrap_or("*/*");
+            let accept = call.header(&ACCEPT).unwrap_or("*/*");
             if !accept.contains("json") && !accept.contains("*/*") {
                 return Err(not_acceptable());
             }
@@ -195,8 +195,8 @@ fn openapi(call: &Call<'_>, path: &str) -> Result<Response<Body>, Status> {
 
 /// A document that is kept compressed; `forever` when its URL names its content.
 fn packed(call: &Call<'_>, document: &Packed, forever: bool) -> Response<Body> {
-    let gzip = call.header(ACCEPT_ENCODING).is_some_and(|accepted| accepted.contains("gzip"));
-    let unchanged = call.header(IF_NONE_MATCH).is_some_and(|seen| seen == document.etag);
+    let gzip = call.header(&ACCEPT_ENCODING).is_some_and(|accepted| accepted.contains("gzip"));
+    let unchanged = call.header(&IF_NONE_MATCH).is_some_and(|seen| seen == document.etag);
     let json = HeaderValue::from_static("application/json");
     let mut response = match (unchanged, gzip) {
         (true, _) => answer::with_type(StatusCode::NOT_MODIFIED, json, Bytes::new()),

@@ -172,8 +172,8 @@ impl Page {
 
     fn write(&self, shape: &Shape, metadata: &Map<String, serde_json::Value>) -> Result<Bytes, Status> {
         if let Form::Table(version) = shape.form {
-            let rows = self.entries.iter().map(|e| shape.row(e)).collect::<Result<_, _>>()?;
-            let table = shape.table(version, &json!(metadata), true, rows);
+            let rows = self.entries.iter().map(|e| shape.row(e)).collect::<Result<Vec<_>, _>>()?;
+            let table = shape.table(version, &json!(metadata), true, &rows);
             return Ok(serde_json::to_vec(&table).expect("JSON values can be written").into());
         }
         let (kind, api_version) = match shape.form {

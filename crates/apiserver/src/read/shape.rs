@@ -91,7 +91,7 @@ impl Shape {
             Form::Table(version) => {
                 let row = self.row(entry)?;
                 let metadata = json!({"resourceVersion": entry.revision.to_string()});
-                serde_json::to_writer(&mut out, &self.table(version, &metadata, true, vec![row]))
+                serde_json::to_writer(&mut out, &self.table(version, &metadata, true, &[row]))
                     .expect("writing to memory cannot fail");
             }
             _ => self.write(&mut out, entry, false)?,
@@ -142,7 +142,7 @@ impl Shape {
     }
 
     /// A whole table; `headings` only in the first event of a watch.
-    pub fn table(&self, version: MetaVersion, metadata: &Value, headings: bool, rows: Vec<Value>) -> Value {
+    pub fn table(&self, version: MetaVersion, metadata: &Value, headings: bool, rows: &[Value]) -> Value {
         let columns: Vec<Value> =
             if headings { self.kind.printer.columns().iter().map(column).collect() } else { Vec::new() };
         json!({

@@ -168,11 +168,10 @@ impl Writer {
 
     /// One frame for a batch of events; a single shared line is sent without copying it.
     fn frame(&mut self, events: &[Event]) -> Result<Bytes, Status> {
-        if let [Event::Change(change)] = events {
-            if let Some(line) = self.shared(change) {
+        if let [Event::Change(change)] = events
+            && let Some(line) = self.shared(change) {
                 return Ok(line.clone());
             }
-        }
         let mut out = Vec::new();
         for event in events {
             match event {
@@ -221,7 +220,7 @@ impl Writer {
         if let Form::Table(version) = self.shape.form {
             let row = self.shape.row(entry)?;
             let metadata = json!({"resourceVersion": entry.revision.to_string()});
-            let table = self.shape.table(version, &metadata, std::mem::take(&mut self.headings), vec![row]);
+            let table = self.shape.table(version, &metadata, std::mem::take(&mut self.headings), &[row]);
             serde_json::to_writer(&mut *out, &table).expect("writing to memory cannot fail");
         } else {
             self.shape.write(out, entry, false)?;

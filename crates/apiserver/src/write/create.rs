@@ -1,7 +1,7 @@
 //! Creating an object.
 
 use landfall_api::field::ErrorList;
-use landfall_api::{Kind, Reason, Scope, Status, meta, objectmeta};
+use landfall_api::{Kind, Reason, Scope, Status, meta, rules};
 use landfall_store::Error;
 use serde_json::{Value, json};
 
@@ -130,10 +130,7 @@ fn settle(api: &Api, kind: &Kind, object: &mut Value, applied: bool, by: &By<'_>
     kind.rules.default(object);
     kind.rules.prepare_create(object);
     hooks::before_create(api, kind, object, by)?;
-    let mut found = objectmeta::validate_create(kind, object);
-    found.extend(kind.rules.validate(object));
-    found.extend(kind.rules.validate_create(object));
-    refuse_invalid(kind, object, &found)?;
+    refuse_invalid(kind, object, &rules::check_create(kind, object))?;
     if !applied {
         let api_version = encode::api_version(&kind.group, &kind.version);
         let writer = by.writer(kind, "", &api_version, &now);
@@ -169,7 +166,7 @@ pub(super) fn refuse_invalid(kind: &Kind, object: &Value, found: &ErrorList) -> 
     if found.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&kind.group, &kind.kind, meta::name(object), found))
+    Err(rules::refuse(kind, object, found))
 }
 
 /// 403 while a namespace is going away.

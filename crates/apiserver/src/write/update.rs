@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use landfall_api::{Kind, Reason, Status, meta, objectmeta};
+use landfall_api::field::ErrorList;
+use landfall_api::{Kind, Reason, Status, meta, objectmeta, rules};
 use landfall_store::{Entry, Error};
 use serde_json::{Value, json};
 
@@ -139,17 +140,10 @@ fn settle(
         Part::Finalize => finalize_part(old, new),
     }
     carry_over(kind, old, new);
-    let mut found = objectmeta::validate_update(kind, new, old);
-    if part == Part::Status {
-        found.extend(kind.rules.validate_status(new, old));
-    } else if part != Part::Finalize {
+    if part == Part::Main || part == Part::Scale {
         hooks::before_update(api, kind, new, old, by)?;
-        if !kind.rules.update_alone() {
-            found.extend(kind.rules.validate(new));
-        }
-        found.extend(kind.rules.validate_update(new, old));
     }
-    refuse_invalid(kind, new, &found)?;
+    refuse_invalid(kind, new, &wrong_with(kind, part, old, new))?;
     if !applied {
         let now = api.now_text();
         let api_version = encode::api_version(&kind.group, &kind.version);
@@ -158,6 +152,19 @@ fn settle(
     }
     landfall_api::schema::complete(kind.schema.get(), new);
     Ok(())
+}
+
+fn wrong_with(kind: &Kind, part: Part, old: &Value, new: &Value) -> ErrorList {
+    if matches!(part, Part::Main | Part::Scale) && !kind.rules.update_alone() {
+        return rules::check_update(kind, new, old);
+    }
+    let mut found = objectmeta::validate_update(kind, new, old);
+    match part {
+        Part::Main | Part::Scale => found.extend(kind.rules.validate_update(new, old)),
+        Part::Status => found.extend(kind.rules.validate_status(new, old)),
+        Part::Finalize => {}
+    }
+    found
 }
 
 fn main_part(kind: &Kind, old: &Value, new: &mut Value) {
@@ -194,23 +201,8 @@ fn carry_over(kind: &Kind, old: &Value, new: &mut Value) {
     new["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
     new["kind"] = json!(&*kind.kind);
     let raised = kind.has_generation && intent_differs(old, new);
-    let old_metadata = old.get("metadata").cloned().unwrap_or_default();
+    objectmeta::carry_over(new, old);
     let metadata = meta::metadata_mut(new);
-    metadata.remove("selfLink");
-    for field in
-        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"]
-    {
-        let absent = metadata.get(field).is_none_or(|v| v.is_null() || v == "");
-        match old_metadata.get(field) {
-            Some(value) if absent || field.starts_with("deletion") => {
-                metadata.insert(field.into(), value.clone());
-            }
-            None if field.starts_with("deletion") => {
-                metadata.remove(field);
-            }
-            _ => {}
-        }
-    }
     metadata.remove("generation");
     if kind.has_generation {
         let generation = meta::generation(old) + i64::from(raised);
