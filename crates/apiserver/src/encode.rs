@@ -161,18 +161,15 @@ mod tests {
             "metadata": {"name": "a", "resourceVersion": "7", "labels": {"metadata": "{}"}}
         });
         let entry = entry(stored(&kind(), &object), 42);
-        let text = |head| String::from_utf8(object_bytes(&entry, head)).unwrap();
+        let kind = kind();
+        let text = |head| String::from_utf8(super::object(&entry, head).to_vec()).unwrap();
         let rest = r#""resourceVersion":"42","labels":{"metadata":"{}"},"name":"a"},"spec":{"replicas":1}}"#;
         let full = format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{{rest}"#);
         assert_eq!(text(Head::Stored), full);
-        assert_eq!(text(Head::Of(&kind())), full);
+        assert_eq!(text(Head::Of(&kind)), full);
         assert_eq!(text(Head::Bare), format!(r#"{{"metadata":{{{rest}"#));
         let decoded = decode(&entry).unwrap();
         assert_eq!(decoded, serde_json::from_str::<Value>(&full).unwrap());
-    }
-
-    fn object_bytes(entry: &Entry, head: Head<'_>) -> Vec<u8> {
-        super::object(entry, head).to_vec()
     }
 
     #[test]

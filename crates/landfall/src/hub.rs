@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use landfall_apiserver::{audit, pki, start};
 use landfall_runtime::clock;
-use landfall_store::Store;
+use landfall_store::{Store, etcd};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -46,13 +46,23 @@ async fn open_store(options: &HubOptions) -> Result<Arc<dyn Store>> {
         return landfall_store::open_embedded(landfall_store::embedded::Config::new(directory))
             .context("cannot open the embedded store");
     }
-    let read = |path: &Option<std::path::PathBuf>| -> Result<Option<Vec<u8>>> {
-        path.as_ref()
-            .map(|p| std::fs::read(p).with_context(|| format!("cannot read {}", p.display())))
-            .transpose()
+    let mut config = etcd::Config::new(options.etcd.iter().cloned());
+    config.root.clone_from(&options.etcd_prefix);
+    config.tls = etcd_tls(options)?;
+    landfall_store::connect_etcd(config)
+        .await
+        .with_context(|| format!("cannot use etcd at {}", options.etcd.join(", ")))
+}
+
+/// Certificates for etcd; none without an authority.
+fn etcd_tls(options: &HubOptions) -> Result<Option<etcd::Tls>> {
+    let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let Some(authority) = &options.etcd_cafile else { return Ok(None) };
+    let client_pem = match (&options.etcd_certfile, &options.etcd_keyfile) {
+        (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+        _ => None,
     };
-    let _ = read;
-    anyhow::bail!("etcd is not wired yet")
+    Ok(Some(etcd::Tls { ca_pem: read(authority)?, client_pem, server_name: None }))
 }
 
 /// The URL that the administrator's kubeconfig names.
