@@ -128,14 +128,15 @@ fn settle(api: &Api, kind: &Kind, object: &mut Value, applied: bool, by: &By<'_>
     let now = api.now_text();
     stamp(kind, object, &now);
     kind.rules.default(object);
-    kind.rules.prepare_create(object);
-    hooks::before_create(api, kind, object, by)?;
-    refuse_invalid(kind, object, &rules::check_create(kind, object))?;
+    // What the server itself adds from here on is nobody's.
     if !applied {
         let api_version = encode::api_version(&kind.group, &kind.version);
         let writer = by.writer(kind, "", &api_version, &now);
         managed::track_update(kind.schema.get(), None, object, &writer);
     }
+    kind.rules.prepare_create(object);
+    hooks::before_create(api, kind, object, by)?;
+    refuse_invalid(kind, object, &rules::check_create(kind, object))?;
     landfall_api::schema::complete(kind.schema.get(), object);
     Ok(())
 }

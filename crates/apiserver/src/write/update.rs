@@ -134,6 +134,16 @@ fn settle(
     applied: bool,
     by: &By<'_>,
 ) -> Result<(), Status> {
+    if matches!(part, Part::Main | Part::Scale) {
+        kind.rules.default(new);
+    }
+    // What the server itself changes from here on is nobody's.
+    if !applied {
+        let now = api.now_text();
+        let api_version = encode::api_version(&kind.group, &kind.version);
+        let writer = by.writer(kind, part.subresource(), &api_version, &now);
+        managed::track_update(kind.schema.get(), Some(old), new, &writer);
+    }
     match part {
         Part::Main | Part::Scale => main_part(kind, old, new),
         Part::Status => status_part(old, new),
@@ -144,12 +154,6 @@ fn settle(
         hooks::before_update(api, kind, new, old, by)?;
     }
     refuse_invalid(kind, new, &wrong_with(kind, part, old, new))?;
-    if !applied {
-        let now = api.now_text();
-        let api_version = encode::api_version(&kind.group, &kind.version);
-        let writer = by.writer(kind, part.subresource(), &api_version, &now);
-        managed::track_update(kind.schema.get(), Some(old), new, &writer);
-    }
     landfall_api::schema::complete(kind.schema.get(), new);
     Ok(())
 }
@@ -171,7 +175,6 @@ fn main_part(kind: &Kind, old: &Value, new: &mut Value) {
     if kind.sub.status {
         keep(old, new, "status");
     }
-    kind.rules.default(new);
     kind.rules.prepare_update(new, old);
 }
 
@@ -200,7 +203,7 @@ fn finalize_part(old: &Value, new: &mut Value) {
 fn carry_over(kind: &Kind, old: &Value, new: &mut Value) {
     new["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
     new["kind"] = json!(&*kind.kind);
-    let raised = kind.has_generation && intent_differs(old, new);
+    let raised = kind.has_generation && intent_differs(kind, old, new);
     objectmeta::carry_over(new, old);
     let metadata = meta::metadata_mut(new);
     metadata.remove("generation");
@@ -210,8 +213,12 @@ fn carry_over(kind: &Kind, old: &Value, new: &mut Value) {
     }
 }
 
-/// Whether anything but metadata and status differs.
-fn intent_differs(old: &Value, new: &Value) -> bool {
+/// Whether anything but metadata and status differs. Of Deployments, annotations are part of the intent too.
+fn intent_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
+    let notes = |object: &Value| object.pointer("/metadata/annotations").cloned();
+    if kind.group == "apps" && kind.kind == "Deployment" && notes(old) != notes(new) {
+        return true;
+    }
     let intent = |key: &&String| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return true };
     let changed = |(key, value): (&String, &Value)| intent(&key) && old.get(key) != Some(value);
