@@ -17,18 +17,19 @@ pub struct Telemetry {
     pub longrunning: Arc<Gauge>,
     /// Open connections.
     pub connections: Arc<Gauge>,
-    requests: RwLock<HashMap<Row, Arc<Pair>>>,
+    requests: RwLock<Rows>,
 }
 
-type Row = (&'static str, Box<str>, u16);
+/// By resource, then by verb and code, so that a look-up needs no allocation.
+type Rows = HashMap<Box<str>, HashMap<(&'static str, u16), Arc<Pair>>>;
 
 struct Pair {
     count: Arc<Counter>,
     took: Arc<Histogram>,
 }
 
-/// More rows than this are not made: unknown resources share one.
-const ROWS_MAX: usize = 4096;
+/// More resources than this are not told apart: the rest share one row.
+const RESOURCES_MAX: usize = 1024;
 
 impl Telemetry {
     /// Registers everything.
@@ -51,15 +52,17 @@ impl Telemetry {
     }
 
     fn row(&self, verb: &'static str, resource: &str, code: u16) -> Arc<Pair> {
-        let key: Row = (verb, resource.into(), code);
-        if let Some(pair) = self.requests.read().get(&key) {
+        let key = (verb, code);
+        if let Some(pair) = self.requests.read().get(resource).and_then(|rows| rows.get(&key)) {
             return pair.clone();
         }
         let mut rows = self.requests.write();
-        let key = if rows.len() >= ROWS_MAX { (verb, "".into(), code) } else { key };
-        rows.entry(key.clone())
+        let resource = if rows.len() >= RESOURCES_MAX && !rows.contains_key(resource) { "" } else { resource };
+        rows.entry(resource.into())
+            .or_default()
+            .entry(key)
             .or_insert_with(|| {
-                let labels = format!("verb=\"{verb}\",resource=\"{}\",code=\"{code}\"", key.1);
+                let labels = format!("verb=\"{verb}\",resource=\"{resource}\",code=\"{code}\"");
                 let count = self.registry.counter(
                     "apiserver_request_total",
                     "Requests by verb, resource and response code.",

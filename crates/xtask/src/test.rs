@@ -23,9 +23,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })?;
     if !options.quick {
         step("programs", setup::programs)?;
-        let built = step("Kubernetes, to compare with", kubernetes::binaries);
-        if let Err(error) = built {
-            say(&format!("    SKIPPED: comparison with Kubernetes: {error:#}"));
+        match step("Kubernetes, to compare with", kubernetes::binaries) {
+            Ok(_) => step("facts about kinds", || shell::run(&mut cargo(&["xtask", "gen", "facts", "--check"])))?,
+            Err(error) => say(&format!("    SKIPPED: comparison with Kubernetes: {error:#}")),
         }
     }
     step("tests", || shell::run(&mut cargo(&["test", "--workspace", "--no-fail-fast"])))

@@ -48,10 +48,10 @@ impl Contender {
     pub(crate) async fn wait_ready(&self) -> Result<Duration> {
         let target = self.target();
         while self.began.elapsed() < Duration::from_secs(120) {
-            if let Ok(mut connection) = target.connect().await {
-                if matches!(connection.send("GET", "/readyz", "").await, Ok(200)) {
-                    return Ok(self.began.elapsed());
-                }
+            if let Ok(mut connection) = target.connect().await
+                && matches!(connection.send("GET", "/readyz", "").await, Ok(200))
+            {
+                return Ok(self.began.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
