@@ -128,6 +128,10 @@ pub trait Rules: Send + Sync {
     }
     /// Whether a name is right, with Kubernetes' sentences when it is not; `prefix` when it is a generateName.
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String>;
+    /// What is said with every answer of a deprecated version.
+    fn deprecation(&self) -> Option<String> {
+        None
+    }
     /// Warnings sent along with a create or update.
     fn warnings(&self, _object: &Value) -> Vec<String> {
         Vec::new()

@@ -20,7 +20,7 @@ pub fn general(error: &Error) -> Status {
         Error::Future { asked, current } => {
             let mut status = Status::new(
                 Reason::Timeout,
-                format!("Too large resource version: {asked}, current: {current}"),
+                format!("Timeout: Too large resource version: {asked}, current: {current}"),
             );
             status.retry_after_s = 1;
             status.causes.push(landfall_api::status::Cause {

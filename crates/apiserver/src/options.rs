@@ -78,13 +78,13 @@ impl<'a> Options<'a> {
             "labelSelector" => self.label_selector = value,
             "fieldSelector" => self.field_selector = value,
             // A negative limit means no limit, as in Kubernetes.
-            "limit" => self.limit = usize::try_from(number(key, &value)?).unwrap_or(0),
+            "limit" => self.limit = usize::try_from(number(&value)?).unwrap_or(0),
             "continue" => self.continue_token = value,
             "resourceVersion" => self.resource_version = value,
             "resourceVersionMatch" => self.resource_version_match = value,
             "allowWatchBookmarks" => self.bookmarks = boolean(&value),
             "sendInitialEvents" => self.send_initial_events = Some(boolean(&value)),
-            "timeoutSeconds" => self.timeout_s = u64::try_from(number(key, &value)?).ok(),
+            "timeoutSeconds" => self.timeout_s = u64::try_from(number(&value)?).ok(),
             "dryRun" => self.dry_run = dry_run(&value)?,
             "fieldManager" => self.field_manager = field_manager(value)?,
             "fieldValidation" => self.field_validation = field_validation(&value)?,
@@ -92,7 +92,7 @@ impl<'a> Options<'a> {
             "pretty" => self.pretty = Some(boolean(&value)),
             "includeObject" => self.include_object = value,
             "propagationPolicy" => self.propagation_policy = value,
-            "gracePeriodSeconds" => self.grace_period_s = Some(number(key, &value)?),
+            "gracePeriodSeconds" => self.grace_period_s = Some(number(&value)?),
             "orphanDependents" => self.orphan_dependents = Some(boolean(&value)),
             _ => {}
         }
@@ -105,13 +105,12 @@ fn boolean(value: &str) -> bool {
     !matches!(value, "false" | "0")
 }
 
-fn number(key: &str, value: &str) -> Result<i64, Status> {
+fn number(value: &str) -> Result<i64, Status> {
     if value.is_empty() {
         return Ok(0);
     }
-    value.parse().map_err(|_| {
-        Status::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax (parameter {key})"))
-    })
+    let bad = || Status::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax"));
+    value.parse().map_err(|_| bad())
 }
 
 fn dry_run(value: &str) -> Result<bool, Status> {

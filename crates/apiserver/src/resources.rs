@@ -60,24 +60,41 @@ where
     B::Error: std::fmt::Display,
 {
     let place = find(call, target)?;
-    if !target.subresource.is_empty() {
-        return subresource(call, &place, verb, body).await;
+    let mut response = perform(call, &place, verb, body).await?;
+    if let Some(warning) = place.kind.rules.deprecation() {
+        answer::warn(&mut response, &[warning]);
+    }
+    Ok(response)
+}
+
+async fn perform<B>(
+    call: &Call<'_>,
+    place: &Place<'_>,
+    verb: &str,
+    body: B,
+) -> Result<Response<Body>, Status>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send,
+    B::Error: std::fmt::Display,
+{
+    if !place.target.subresource.is_empty() {
+        return subresource(call, place, verb, body).await;
     }
     if reviews::is_review(&place.kind) {
-        return review(call, &place, verb, body).await;
+        return review(call, place, verb, body).await;
     }
     if !place.kind.verbs.contains(&verb) {
         return Err(not_allowed());
     }
     match verb {
-        "get" => read_one(call, &place).await,
-        "list" => read_many(call, &place).await,
-        "watch" => open_watch(call, &place).await,
-        "create" => post(call, &place, body).await,
-        "update" => put(call, &place, Part::Main, body).await,
-        "patch" => change(call, &place, Part::Main, body).await,
-        "delete" => remove(call, &place, body).await,
-        "deletecollection" => remove_many(call, &place, body).await,
+        "get" => read_one(call, place).await,
+        "list" => read_many(call, place).await,
+        "watch" => open_watch(call, place).await,
+        "create" => post(call, place, body).await,
+        "update" => put(call, place, Part::Main, body).await,
+        "patch" => change(call, place, Part::Main, body).await,
+        "delete" => remove(call, place, body).await,
+        "deletecollection" => remove_many(call, place, body).await,
         _ => Err(not_allowed()),
     }
 }

@@ -27,6 +27,10 @@ pub struct Endpoints {
 }
 
 impl Rules for Endpoints {
+    fn deprecation(&self) -> Option<String> {
+        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into())
+    }
+
     fn default(&self, object: &mut Value) {
         let Some(object) = object.as_object_mut() else { return };
         for subset in items_mut(object, "subsets") {

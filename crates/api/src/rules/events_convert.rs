@@ -21,6 +21,14 @@ pub fn to_core(event: &mut Value) {
 /// Turns a core/v1 event into the events.k8s.io/v1 one.
 pub fn to_events(event: &mut Value) {
     convert(event, "events.k8s.io/v1", |names| names);
+    // Always there in core's shape; left out when empty in this one.
+    if let Some(map) = event.as_object_mut() {
+        for name in ["reportingController", "reportingInstance"] {
+            if map.get(name).is_some_and(|value| value == "") {
+                map.remove(name);
+            }
+        }
+    }
 }
 
 fn convert(
@@ -66,5 +74,8 @@ mod tests {
         assert_eq!(event, events);
         to_core(&mut event);
         assert_eq!(event, core);
+        let mut anonymous = json!({"reportingComponent": "", "reportingInstance": ""});
+        to_events(&mut anonymous);
+        assert_eq!(anonymous, json!({"apiVersion": "events.k8s.io/v1"}));
     }
 }

@@ -100,8 +100,8 @@ impl Rules for CustomRules {
         names::name_is_subdomain(name, prefix)
     }
 
-    fn warnings(&self, _object: &Value) -> Vec<String> {
-        self.deprecated.iter().cloned().collect()
+    fn deprecation(&self) -> Option<String> {
+        self.deprecated.clone()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Listing: a consistent snapshot, selected, in chunks if asked, in any form.
 
 use bytes::Bytes;
+use landfall_api::field::{ErrorList, ErrorType, Path};
 use landfall_api::{Reason, Status};
 use landfall_store::{Error, Snapshot, Store};
 use serde_json::{Map, json};
@@ -18,8 +19,9 @@ pub fn parse_revision(text: &str) -> Result<Option<u64>, Status> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {
-        invalid(&format!(
-            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        Status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: \
+             parsing {text:?}: invalid syntax"
         ))
     })
 }
@@ -98,7 +100,9 @@ async fn resume(
     let after =
         format!("{}{}", keys::collection(&shape.kind.stored_as.0, &shape.kind.stored_as.1), token.after);
     if !after.starts_with(&selection.prefix) {
-        return Err(Status::bad_request("continue key is not valid: it is of another list"));
+        return Err(Status::bad_request(
+            "invalid continue token: continue key is not valid: it is of another list",
+        ));
     }
     store.barrier().await.map_err(|e| errors::general(&e))?;
     if token.revision == 0 {
@@ -118,35 +122,44 @@ async fn resume(
 /// What Kubernetes says, since clients show it.
 const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
+pub(super) const MATCH: &str = "resourceVersionMatch";
+
 fn check_match(options: &Options<'_>, wanted: Option<u64>) -> Result<(), Status> {
     let rule = &*options.resource_version_match;
     if options.send_initial_events.is_some() {
-        return Err(invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"));
+        return Err(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     match (rule, wanted) {
         ("", _) => Ok(()),
-        (_, None) => Err(invalid(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-        )),
-        _ if !options.continue_token.is_empty() => Err(invalid(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
-        )),
-        ("Exact", Some(0)) => Err(invalid(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        (_, None) => {
+            Err(forbidden(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        }
+        _ if !options.continue_token.is_empty() => {
+            Err(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+        }
+        ("Exact", Some(0)) => Err(forbidden(
+            MATCH,
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         )),
         ("Exact" | "NotOlderThan", _) => Ok(()),
-        (other, _) => Err(invalid(&format!(
-            "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\""
-        ))),
+        (other, _) => {
+            let mut errors = ErrorList::new();
+            let words = "supported values: \"Exact\", \"NotOlderThan\", \"\"";
+            errors.add(ErrorType::NotSupported, &Path::new(MATCH), Some(other.into()), words);
+            Err(invalid(&errors))
+        }
     }
 }
 
-pub(super) fn invalid(what: &str) -> Status {
-    Status::new(Reason::Invalid, format!("ListOptions.meta.k8s.io \"\" is invalid: {what}")).about(
-        "meta.k8s.io",
-        "ListOptions",
-        "",
-    )
+/// 422 for a parameter that may not stand where it stands.
+pub(super) fn forbidden(parameter: &str, why: &str) -> Status {
+    let mut errors = ErrorList::new();
+    errors.forbidden(&Path::new(parameter), why);
+    invalid(&errors)
+}
+
+fn invalid(errors: &ErrorList) -> Status {
+    Status::invalid("meta.k8s.io", "ListOptions", "", errors)
 }
 
 /// One chunk of a list.

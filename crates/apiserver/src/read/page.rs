@@ -24,24 +24,40 @@ impl Token {
 
     /// Reads a token; 400 when it is not one of ours.
     pub fn decode(text: &str) -> Result<Self, Status> {
-        let bad = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| bad(&e.to_string()))?;
+        let bad = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|e| bad(&illegal(&e)))?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|e| bad(&e.to_string()))?;
         if value["v"] != "meta.k8s.io/v1" {
-            return Err(bad("server does not recognize this encoded version"));
+            let version = value["v"].as_str().unwrap_or("");
+            return Err(bad(&format!("server does not recognize this encoded version {version}")));
         }
         let revision = match value["rv"].as_i64() {
             Some(-1) => 0,
             Some(rv) if rv > 0 => u64::try_from(rv).unwrap_or(0),
-            _ => return Err(bad("incorrect encoded start resourceVersion")),
+            _ => return Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
         };
         let start = value["start"].as_str().unwrap_or("");
         let after = start.strip_suffix('\u{0}').unwrap_or(start);
-        if after.is_empty() || after.starts_with('/') || after.split('/').any(|part| part == "..") {
-            return Err(bad("encoded start key must be a valid resource path"));
+        if after.is_empty() {
+            return Err(bad("encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        if after.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(bad(start));
         }
         Ok(Self { revision, after: after.to_owned() })
     }
+}
+
+/// Kubernetes' words for text that is not base64.
+fn illegal(error: &base64::DecodeError) -> String {
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
+        base64::DecodeError::InvalidLength(length) => length.saturating_sub(1),
+        base64::DecodeError::InvalidPadding => 0,
+    };
+    format!("illegal base64 data at input byte {at}")
 }
 
 #[cfg(test)]

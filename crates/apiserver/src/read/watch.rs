@@ -10,7 +10,7 @@ use landfall_api::Status;
 use landfall_store::{Change, Entry, Error, Event, Memo, Snapshot, Store, Watch};
 use serde_json::{Value, json};
 
-use super::list::{invalid, parse_revision};
+use super::list::{MATCH, forbidden, parse_revision};
 use super::select::Selection;
 use super::shape::Shape;
 use crate::http::negotiate::Form;
@@ -86,14 +86,16 @@ enum Initial {
 fn initial_state(options: &Options<'_>, wanted: Option<u64>) -> Result<Initial, Status> {
     let rule = &*options.resource_version_match;
     match options.send_initial_events {
-        Some(_) if rule != "NotOlderThan" => Err(invalid(
-            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        Some(_) if rule != "NotOlderThan" => Err(forbidden(
+            MATCH,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         )),
         Some(true) if options.bookmarks => Ok(Initial::StateThenMark),
         Some(true) => Ok(Initial::State),
         Some(false) => Ok(Initial::None),
-        None if !rule.is_empty() => Err(invalid(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        None if !rule.is_empty() => Err(forbidden(
+            MATCH,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )),
         None if matches!(wanted, None | Some(0)) => Ok(Initial::State),
         None => Ok(Initial::None),
