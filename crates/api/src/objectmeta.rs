@@ -120,6 +120,10 @@ fn validate_common(metadata: &Value, errors: &mut ErrorList) {
     validate_owners(list(metadata, "ownerReferences"), errors);
     let path = METADATA.child("managedFields");
     for (at, entry) in list(metadata, "managedFields").iter().enumerate() {
+        // One empty entry asks to forget them all.
+        if entry.as_object().is_some_and(serde_json::Map::is_empty) {
+            continue;
+        }
         validate_managed(entry, &path.index(at), errors);
     }
 }

@@ -61,7 +61,7 @@ impl Api {
     }
 
     /// 404 or 403 when a namespace is missing or going away.
-    pub async fn namespace_accepts(&self, kind: &Kind, namespace: &str) -> Result<(), Status> {
+    pub async fn namespace_accepts(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), Status> {
         if kind.scope == Scope::Cluster {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl Api {
         // Cheap for the common case: only a namespace that is going away has this field.
         let marked = contains(&entry.value, b"\"deletionTimestamp\"");
         if marked && encode::decode(&entry).is_ok_and(|object| meta::deleting(&object)) {
-            return Err(write::create::terminating(kind, namespace, ""));
+            return Err(write::create::terminating(kind, namespace, name));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a failed store operation means to a client.
 
+use landfall_api::field::{ErrorList, Path};
 use landfall_api::{Kind, Reason, Status};
 use landfall_store::Error;
 
@@ -42,6 +43,32 @@ pub fn general(error: &Error) -> Status {
         }
         _ => Status::internal(error),
     }
+}
+
+/// The message of [`no_such_page`].
+pub const NO_SUCH_PAGE: &str = "404 page not found";
+
+/// 404, in plain text, for a path outside of all that is served.
+pub fn no_such_page() -> Status {
+    Status::new(Reason::NotFound, NO_SUCH_PAGE)
+}
+
+/// 404 for a path inside a served group that names nothing.
+pub fn no_such_path() -> Status {
+    Status::new(Reason::NotFound, "the server could not find the requested resource")
+}
+
+/// 405.
+pub fn not_allowed() -> Status {
+    Status::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+}
+
+/// 422: custom resources are never overwritten blindly.
+pub fn must_have_version(kind: &Kind, name: &str) -> Status {
+    let mut errors = ErrorList::new();
+    let path = Path::new("metadata");
+    errors.invalid(&path.child("resourceVersion"), 0, "must be specified for an update");
+    Status::invalid(&kind.group, &kind.kind, name, &errors)
 }
 
 /// 410 for a watch or list from a revision that is no longer retained.

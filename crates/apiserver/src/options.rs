@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use landfall_api::Status;
+use landfall_api::field::{ErrorList, ErrorType, Path};
 
 /// How unknown and duplicate fields are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +118,7 @@ fn dry_run(value: &str) -> Result<bool, Status> {
     match value {
         "" => Ok(false),
         "All" => Ok(true),
-        _ => Err(invalid_option(&format!("dryRun: Unsupported value: {value:?}: supported values: \"All\""))),
+        _ => Err(invalid_option(|errors| errors.not_supported(&Path::new("dryRun"), value, &["All"]))),
     }
 }
 
@@ -126,9 +127,11 @@ fn field_validation(value: &str) -> Result<FieldValidation, Status> {
         "Ignore" => Ok(FieldValidation::Ignore),
         "Warn" | "" => Ok(FieldValidation::Warn),
         "Strict" => Ok(FieldValidation::Strict),
-        _ => Err(invalid_option(&format!(
-            "fieldValidation: Unsupported value: {value:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-        ))),
+        _ => Err(invalid_option(|errors| {
+            let known = "supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"";
+            let path = Path::new("fieldValidation");
+            errors.add(ErrorType::NotSupported, &path, Some(value.into()), known);
+        })),
     }
 }
 
@@ -137,25 +140,41 @@ const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 fn field_manager(value: Cow<'_, str>) -> Result<Cow<'_, str>, Status> {
     if value.len() > FIELD_MANAGER_BYTES_MAX {
-        return Err(invalid_option(&format!(
-            "fieldManager: Too long: may not be more than {FIELD_MANAGER_BYTES_MAX} bytes"
-        )));
+        return Err(invalid_option(|errors| {
+            errors.too_long(&Path::new("fieldManager"), FIELD_MANAGER_BYTES_MAX);
+        }));
     }
-    if value.chars().any(char::is_control) {
-        return Err(invalid_option(&format!(
-            "fieldManager: Invalid value: {value:?}: should only contain printable characters"
-        )));
+    if let Some((at, bad)) = value.char_indices().find(|(_, c)| c.is_control()) {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
+        return Err(invalid_option(|errors| errors.invalid(&Path::new("fieldManager"), &*value, why)));
     }
     Ok(value)
 }
 
+/// The kind that Kubernetes blames for a parameter; [`name_options`] says which of them it is.
+const OPTIONS: &str = "Options";
+
 /// 422 for a parameter, worded as for an object without a name.
-fn invalid_option(what: &str) -> Status {
-    Status::new(landfall_api::Reason::Invalid, format!("options.meta.k8s.io \"\" is invalid: {what}")).about(
-        "meta.k8s.io",
-        "options",
-        "",
-    )
+fn invalid_option(blame: impl FnOnce(&mut ErrorList)) -> Status {
+    let mut errors = ErrorList::new();
+    blame(&mut errors);
+    Status::invalid("meta.k8s.io", OPTIONS, "", &errors)
+}
+
+/// Says in a refusal whose options they were, by the method of the request.
+pub fn name_options(mut status: Status, method: &http::Method) -> Status {
+    if status.kind == OPTIONS {
+        let kind = match *method {
+            http::Method::POST => "CreateOptions",
+            http::Method::PUT => "UpdateOptions",
+            http::Method::PATCH => "PatchOptions",
+            http::Method::DELETE => "DeleteOptions",
+            _ => "ListOptions",
+        };
+        status.message = status.message.replacen(OPTIONS, kind, 1);
+        status.kind = kind.into();
+    }
+    status
 }
 
 #[cfg(test)]

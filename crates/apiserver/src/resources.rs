@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::convert;
 use crate::encode;
+use crate::errors::{must_have_version, no_such_page};
 use crate::http::answer;
 use crate::http::body::{self, Body};
 use crate::http::negotiate::{self, Content, Form, Offers};
@@ -26,6 +27,8 @@ use crate::write::delete::DeleteOptions;
 use crate::write::patch::Patch;
 use crate::write::update::Part;
 use crate::write::{By, Deed, Wanted, Written, create, delete, patch, scale, update};
+
+pub use crate::errors::{no_such_path, not_allowed};
 
 /// The longest name kept of a client that does not say its field manager.
 const MANAGER_CHARS_MAX: usize = 128;
@@ -67,12 +70,7 @@ where
     Ok(response)
 }
 
-async fn perform<B>(
-    call: &Call<'_>,
-    place: &Place<'_>,
-    verb: &str,
-    body: B,
-) -> Result<Response<Body>, Status>
+async fn perform<B>(call: &Call<'_>, place: &Place<'_>, verb: &str, body: B) -> Result<Response<Body>, Status>
 where
     B: HttpBody<Data = Bytes> + Unpin + Send,
     B::Error: std::fmt::Display,
@@ -103,7 +101,9 @@ where
 fn find<'a>(call: &Call<'_>, target: &'a Target<'a>) -> Result<Place<'a>, Status> {
     let catalog = call.api.catalog.load();
     let found = catalog.find(&target.group, &target.version, &target.plural);
-    let kind = found.filter(|_| !target.too_deep).cloned().ok_or_else(no_such_path)?;
+    let known = |k: &Arc<Kind>| k.group == target.group && k.version == target.version;
+    let absent = || if call.api.builtin.iter().any(known) { no_such_path() } else { no_such_page() };
+    let kind = found.filter(|_| !target.too_deep).cloned().ok_or_else(absent)?;
     let namespaced = kind.scope == Scope::Namespaced;
     if !namespaced && !target.namespace.is_empty()
         || namespaced && target.namespace.is_empty() && !target.name.is_empty()
@@ -118,16 +118,6 @@ fn find<'a>(call: &Call<'_>, target: &'a Target<'a>) -> Result<Place<'a>, Status
         None => kind.clone(),
     };
     Ok(Place { kind, home, target })
-}
-
-/// 404 for a path that names nothing.
-pub fn no_such_path() -> Status {
-    Status::new(Reason::NotFound, "the server could not find the requested resource")
-}
-
-/// 405.
-pub fn not_allowed() -> Status {
-    Status::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
 }
 
 // === reading ===
@@ -277,14 +267,6 @@ where
     })
     .await?;
     written_answer(call, place, &written)
-}
-
-/// Custom resources and a few others are never overwritten blindly.
-fn must_have_version(kind: &Kind, name: &str) -> Status {
-    let mut errors = landfall_api::field::ErrorList::new();
-    let path = landfall_api::field::Path::new("metadata");
-    errors.invalid(&path.child("resourceVersion"), 0, "must be specified for an update");
-    Status::invalid(&kind.group, &kind.kind, name, &errors)
 }
 
 async fn change<B>(call: &Call<'_>, place: &Place<'_>, part: Part, sent: B) -> Result<Response<Body>, Status>

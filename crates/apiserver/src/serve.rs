@@ -17,7 +17,7 @@ use crate::authz::{self, Attributes};
 use crate::http::answer::{self, Style};
 use crate::http::body::Body;
 use crate::http::negotiate::{self, Encoding, Offers};
-use crate::options::Options;
+use crate::options::{self, Options};
 use crate::route::{self, Route, Target};
 use crate::{resources, system};
 
@@ -136,7 +136,8 @@ fn ask(head: &Parts) -> Result<Asked<'_>, Status> {
     if head.uri.path().len() + head.uri.query().map_or(0, str::len) > URI_BYTES_MAX {
         return Err(Status::bad_request("the request URI is too long"));
     }
-    let options = Options::parse(head.uri.query().unwrap_or(""))?;
+    let options = Options::parse(head.uri.query().unwrap_or(""))
+        .map_err(|status| options::name_options(status, &head.method))?;
     let route = route::parse(head.uri.path());
     let verb = match &route {
         Route::Resource(target) => resource_verb(&head.method, target, &options),

@@ -9,11 +9,11 @@ use landfall_api::Status;
 use serde_json::json;
 
 use crate::authn::oidc;
+use crate::errors::{no_such_page, not_allowed};
 use crate::http::answer;
 use crate::http::body::Body;
 use crate::http::negotiate::not_acceptable;
-use crate::openapi::Packed;
-use crate::resources::{no_such_path, not_allowed};
+use crate::openapi::{Packed, V2_PROTOBUF};
 use crate::serve::Call;
 
 /// The version of Kubernetes whose API this is.
@@ -99,10 +99,10 @@ async fn health(call: &Call<'_>, path: &str) -> Result<Response<Body>, Status> {
         None => (path.to_owned(), None),
     };
     let Some((name, checks)) = CHECKS.iter().find(|(name, _)| *name == endpoint) else {
-        return Err(no_such_path());
+        return Err(no_such_page());
     };
     if one.is_some_and(|check| !checks.contains(&check)) {
-        return Err(no_such_path());
+        return Err(no_such_page());
     }
     let query = call.head.uri.query().unwrap_or("");
     let asked = |key: &str| form_urlencoded::parse(query.as_bytes()).any(|(k, _)| k == key);
@@ -149,7 +149,7 @@ pub fn discovery(call: &Call<'_>) -> Result<Response<Body>, Status> {
     }
     let catalog = call.api.catalog.load();
     let found = catalog.discovery().find(call.head.uri.path(), call.header(&ACCEPT).unwrap_or(""));
-    let document = found.ok_or_else(no_such_path)?.ok_or_else(not_acceptable)?;
+    let document = found.ok_or_else(no_such_page)?.ok_or_else(not_acceptable)?;
     Ok(cached(call, &document.body, document.content_type, &document.etag))
 }
 
@@ -170,6 +170,8 @@ fn cached(call: &Call<'_>, bytes: &Bytes, content_type: &'static str, etag: &str
     response
 }
 
+const JSON: &str = "application/json";
+
 fn openapi(call: &Call<'_>, path: &str) -> Result<Response<Body>, Status> {
     let catalog = call.api.catalog.load();
     let documents = catalog.openapi();
@@ -177,31 +179,36 @@ fn openapi(call: &Call<'_>, path: &str) -> Result<Response<Body>, Status> {
         "/openapi/v3" => Ok(answer::object(StatusCode::OK, &documents.index(), call.style)),
         "/openapi/v2" => {
             let accept = call.header(&ACCEPT).unwrap_or("*/*");
-            if !accept.contains("json") && !accept.contains("*/*") {
-                return Err(not_acceptable());
+            match accept {
+                _ if accept.contains("proto-openapi.spec.v2") => {
+                    Ok(packed(call, documents.v2_protobuf(), V2_PROTOBUF, false))
+                }
+                _ if accept.contains("json") || accept.contains("*/*") => {
+                    Ok(packed(call, documents.v2(), JSON, false))
+                }
+                _ => Err(not_acceptable()),
             }
-            Ok(packed(call, documents.v2(), false))
         }
         path => {
-            let name = path.strip_prefix("/openapi/v3/").ok_or_else(no_such_path)?;
-            let document = documents.v3(name).ok_or_else(no_such_path)?;
+            let name = path.strip_prefix("/openapi/v3/").ok_or_else(no_such_page)?;
+            let document = documents.v3(name).ok_or_else(no_such_page)?;
             let query = call.head.uri.query().unwrap_or("");
             let hash = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");
             let known = hash.is_some_and(|(_, hash)| documents.hash_of(name) == Some(&*hash));
-            Ok(packed(call, document, known))
+            Ok(packed(call, document, JSON, known))
         }
     }
 }
 
 /// A document that is kept compressed; `forever` when its URL names its content.
-fn packed(call: &Call<'_>, document: &Packed, forever: bool) -> Response<Body> {
+fn packed(call: &Call<'_>, document: &Packed, kind: &'static str, forever: bool) -> Response<Body> {
     let gzip = call.header(&ACCEPT_ENCODING).is_some_and(|accepted| accepted.contains("gzip"));
     let unchanged = call.header(&IF_NONE_MATCH).is_some_and(|seen| seen == document.etag);
-    let json = HeaderValue::from_static("application/json");
+    let kind = HeaderValue::from_static(kind);
     let mut response = match (unchanged, gzip) {
-        (true, _) => answer::with_type(StatusCode::NOT_MODIFIED, json, Bytes::new()),
-        (false, true) => answer::with_type(StatusCode::OK, json, document.gzip.clone()),
-        (false, false) => answer::with_type(StatusCode::OK, json, document.plain()),
+        (true, _) => answer::with_type(StatusCode::NOT_MODIFIED, kind, Bytes::new()),
+        (false, true) => answer::with_type(StatusCode::OK, kind, document.gzip.clone()),
+        (false, false) => answer::with_type(StatusCode::OK, kind, document.plain()),
     };
     let headers = response.headers_mut();
     if gzip && !unchanged {

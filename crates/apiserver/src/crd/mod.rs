@@ -40,6 +40,8 @@ use landfall_api::Scope;
 use landfall_api::kind::{ScalePaths, Subresources};
 use serde_json::Value;
 
+use crate::discovery::by_priority;
+
 pub use custom::CustomRules;
 pub use definition::CrdRules;
 pub use status::{Taken, status_for};
@@ -47,7 +49,8 @@ pub use status::{Taken, status_for};
 /// The finalizer that keeps a definition until its objects are gone.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// In the order in which Kubernetes lists them for custom resources.
+const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// The kinds that a definition makes, one per served version, in the order of `spec.versions`.
 ///
@@ -68,10 +71,19 @@ pub fn deprecation(crd: &Value, version: &Value) -> Option<String> {
     Some(version.get("deprecationWarning").and_then(Value::as_str).map_or_else(
         || {
             let kind = spec.get("names").map_or("", |names| text(names, "kind"));
-            format!("{}/{} {kind} is deprecated", text(spec, "group"), text(version, "name"))
+            let (group, name) = (text(spec, "group"), text(version, "name"));
+            let better = newer(spec, name).map(|newer| format!("; use {group}/{newer} {kind}"));
+            format!("{group}/{name} {kind} is deprecated{}", better.unwrap_or_default())
         },
         Into::into,
     ))
+}
+
+/// The best served version that is not deprecated and better than this one.
+fn newer<'a>(spec: &'a Value, than: &str) -> Option<&'a str> {
+    let versions = schema::list(spec, "versions").iter();
+    let usable = versions.filter(|v| flag(v, "served") && !flag(v, "deprecated")).map(|v| text(v, "name"));
+    usable.filter(|name| by_priority(name, than).is_lt()).min_by(|a, b| by_priority(a, b))
 }
 
 fn kind(crd: &Value, spec: &Value, version: &Value, stored: &str) -> Kind {

@@ -81,6 +81,10 @@ pub fn with_type(code: StatusCode, content_type: HeaderValue, bytes: Bytes) -> R
 
 /// A refusal.
 pub fn refusal(status: &Status, style: Style) -> Response<Body> {
+    // What no API serves is answered as any web server would; clients then say what they asked for.
+    if status.message == crate::errors::NO_SUCH_PAGE {
+        return text(StatusCode::NOT_FOUND, "404 page not found\n");
+    }
     let code = StatusCode::from_u16(status.reason.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = object(code, &status.to_value(), style);
     if status.retry_after_s > 0 {

@@ -124,8 +124,10 @@ impl Components {
         let mut schema = self.schema_of(&field.ty, &field.go.ty);
         let mut said = self.words.get(owner).and_then(|words| words.fields.get(&*field.name)).cloned();
         if let Some(values) = facts::values(owner, &field.name) {
+            let listed = schema.get("items").is_some();
             innermost(&mut schema)["enum"] = json!(values);
-            said = said.map(|said| with_values(&said, values));
+            // What the items of a list may be is not repeated in words.
+            said = said.map(|said| if listed { said } else { with_values(&said, values) });
         }
         let mut beside = extensions(field);
         beside.extend(said.filter(|said| !said.is_empty()).map(|said| ("description", json!(said))));

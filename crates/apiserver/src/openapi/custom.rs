@@ -27,6 +27,9 @@ pub(super) fn name(kind: &Kind) -> String {
     format!("{}.{}.{}", labels.join("."), kind.version, kind.kind)
 }
 
+const METADATA: &str = "Standard object's metadata. More info: \
+https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 /// Adds a custom kind and its list.
 pub(super) fn add(components: &mut Components, kind: &Kind, schema: &Value) {
     let name = name(kind);
@@ -38,8 +41,7 @@ pub(super) fn add(components: &mut Components, kind: &Kind, schema: &Value) {
     }
     schema["properties"]["apiVersion"] = components.type_meta("apiVersion");
     schema["properties"]["kind"] = components.type_meta("kind");
-    schema["properties"]["metadata"] =
-        json!({"description": "Standard object's metadata.", "allOf": [reference(&object_meta)]});
+    schema["properties"]["metadata"] = json!({"description": METADATA, "allOf": [reference(&object_meta)]});
     components.insert(&name, schema);
     components.mark(&name, &kind.group, &kind.version, &kind.kind);
     components.add_list(kind, &name, &reference(&name));

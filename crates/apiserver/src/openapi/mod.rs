@@ -18,6 +18,7 @@ mod facts;
 mod operations;
 mod parameters;
 mod paths;
+mod proto;
 #[cfg(test)]
 mod tests;
 mod v2;
@@ -37,8 +38,9 @@ use serde_json::{Value, json};
 use crate::discovery::hash;
 pub use custom::schemas_of;
 
-/// Media type of the v2 document in protobuf, which only clients before 1.27 ask for; it is not served.
-pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Media type of the v2 document in protobuf, as it is answered; clients ask for it with `@` in place of the last dot
+/// before `v1.0`.
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The schemas of custom kinds as their CRDs have them: by group, version and kind.
 pub type CustomSchemas = HashMap<(String, String, String), Arc<Value>>;
@@ -46,7 +48,7 @@ pub type CustomSchemas = HashMap<(String, String, String), Arc<Value>>;
 /// A document, kept compressed.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    /// The JSON text, compressed with gzip: can be sent as it is to clients that accept it.
+    /// The JSON text or protobuf, compressed with gzip: can be sent as it is to clients that accept it.
     pub gzip: Bytes,
     /// Its ETag, with the quotes.
     pub etag: String,
@@ -54,15 +56,18 @@ pub struct Packed {
 
 impl Packed {
     fn new(value: &Value) -> Self {
-        let text = value.to_string();
-        let etag = format!("\"{}\"", hash(text.as_bytes()));
-        let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::default());
-        encoder.write_all(text.as_bytes()).expect("writing to memory does not fail");
+        Self::of(value.to_string().as_bytes())
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        let etag = format!("\"{}\"", hash(bytes));
+        let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::default());
+        encoder.write_all(bytes).expect("writing to memory does not fail");
         let gzip = encoder.finish().expect("writing to memory does not fail");
         Self { gzip: gzip.into(), etag }
     }
 
-    /// The JSON text itself.
+    /// The document itself.
     pub fn plain(&self) -> Bytes {
         let mut text = Vec::with_capacity(self.gzip.len().saturating_mul(8));
         GzDecoder::new(&*self.gzip).read_to_end(&mut text).expect("we compressed it ourselves");
@@ -75,6 +80,7 @@ pub struct OpenApi {
     versions: BTreeMap<String, GroupVersion>,
     custom: CustomSchemas,
     v2: OnceLock<Packed>,
+    v2_protobuf: OnceLock<Packed>,
 }
 
 /// One group version: its kinds and, once asked for, its document.
@@ -95,7 +101,8 @@ impl OpenApi {
             let hash = made_from(&kinds, &custom);
             (path, GroupVersion { kinds, hash, document: OnceLock::new() })
         };
-        Self { versions: grouped.into_iter().map(version).collect(), custom, v2: OnceLock::new() }
+        let versions = grouped.into_iter().map(version).collect();
+        Self { versions, custom, v2: OnceLock::new(), v2_protobuf: OnceLock::new() }
     }
 
     /// `/openapi/v3`: where the documents are, each with a hash that changes with its content.
@@ -120,10 +127,16 @@ impl OpenApi {
 
     /// `/openapi/v2`: everything in one Swagger document.
     pub fn v2(&self) -> &Packed {
-        self.v2.get_or_init(|| {
-            let documents = self.versions.values().map(|version| document(&version.kinds, &self.custom));
-            Packed::new(&v2::merge(documents))
-        })
+        self.v2.get_or_init(|| Packed::new(&self.swagger()))
+    }
+
+    /// The same in protobuf.
+    pub fn v2_protobuf(&self) -> &Packed {
+        self.v2_protobuf.get_or_init(|| Packed::of(&proto::document(&self.swagger())))
+    }
+
+    fn swagger(&self) -> Value {
+        v2::merge(self.versions.values().map(|version| document(&version.kinds, &self.custom)))
     }
 }
 

@@ -137,10 +137,9 @@ fn check_match(options: &Options<'_>, wanted: Option<u64>) -> Result<(), Status>
         _ if !options.continue_token.is_empty() => {
             Err(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"))
         }
-        ("Exact", Some(0)) => Err(forbidden(
-            MATCH,
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        )),
+        ("Exact", Some(0)) => {
+            Err(forbidden(MATCH, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
+        }
         ("Exact" | "NotOlderThan", _) => Ok(()),
         (other, _) => {
             let mut errors = ErrorList::new();

@@ -86,10 +86,9 @@ enum Initial {
 fn initial_state(options: &Options<'_>, wanted: Option<u64>) -> Result<Initial, Status> {
     let rule = &*options.resource_version_match;
     match options.send_initial_events {
-        Some(_) if rule != "NotOlderThan" => Err(forbidden(
-            MATCH,
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        )),
+        Some(_) if rule != "NotOlderThan" => {
+            Err(forbidden(MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+        }
         Some(true) if options.bookmarks => Ok(Initial::StateThenMark),
         Some(true) => Ok(Initial::State),
         Some(false) => Ok(Initial::None),
@@ -171,9 +170,10 @@ impl Writer {
     /// One frame for a batch of events; a single shared line is sent without copying it.
     fn frame(&mut self, events: &[Event]) -> Result<Bytes, Status> {
         if let [Event::Change(change)] = events
-            && let Some(line) = self.shared(change) {
-                return Ok(line.clone());
-            }
+            && let Some(line) = self.shared(change)
+        {
+            return Ok(line.clone());
+        }
         let mut out = Vec::new();
         for event in events {
             match event {

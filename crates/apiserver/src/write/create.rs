@@ -30,7 +30,7 @@ pub async fn create(
 ) -> Result<Written, Status> {
     let Wanted { mut object, applied, mut warnings } = wanted;
     place(kind, namespace, &mut object)?;
-    api.namespace_accepts(kind, namespace).await?;
+    api.namespace_accepts(kind, namespace, meta::name(&object)).await?;
     let generated = generated_name(&object);
     let mut tries = 0;
     loop {
@@ -93,9 +93,9 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), Status>
     let given = meta::namespace(object);
     if kind.scope == Scope::Namespaced {
         if !given.is_empty() && given != namespace {
-            return Err(Status::bad_request(format!(
-                "the namespace of the provided object does not match the namespace sent on the request ({given} != {namespace})"
-            )));
+            return Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
         meta::metadata_mut(object).insert("namespace".into(), json!(namespace));
     }

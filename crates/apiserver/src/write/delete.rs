@@ -4,7 +4,7 @@ use landfall_api::{Kind, Status, meta};
 use landfall_store::Error;
 use serde_json::{Value, json};
 
-use super::update::{check_uid, current};
+use super::update::current;
 use super::{By, Deed, Written, hooks, imagined};
 use crate::api::Api;
 use crate::options::Options;
@@ -154,14 +154,19 @@ pub async fn delete(
 }
 
 fn check_preconditions(kind: &Kind, name: &str, options: &DeleteOptions, old: &Value) -> Result<(), Status> {
-    check_uid(kind, name, &options.uid, meta::uid(old))?;
-    let found = meta::resource_version(old);
-    let wanted = &options.resource_version;
-    if !wanted.is_empty() && wanted != found {
-        let why = format!(
-            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
-        );
-        return Err(Status::conflict(&kind.group, &kind.plural, name, &why));
+    let conditions = [
+        ("UID", &options.uid, meta::uid(old), "deleted and then recreated"),
+        ("ResourceVersion", &options.resource_version, meta::resource_version(old), "modified"),
+    ];
+    for (what, wanted, found, happened) in conditions {
+        if !wanted.is_empty() && wanted != found {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). \
+                 The object might have been {happened}"
+            );
+            // Kubernetes names the kind here, not the resource.
+            return Err(Status::conflict(&kind.group, &kind.kind, name, &why));
+        }
     }
     Ok(())
 }
@@ -226,12 +231,13 @@ fn mark(kind: &Kind, options: &DeleteOptions, object: &mut Value, now: &str) {
             metadata.insert("generation".into(), json!(generation + 1));
         }
     }
+    if kind.group.is_empty() && kind.kind == "Namespace" {
+        meta::child_mut(object, "status").insert("phase".into(), json!("Terminating"));
+        return;
+    }
     let before = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64);
     if before.is_none_or(|seconds| grace < seconds) {
         metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
-    }
-    if kind.group.is_empty() && kind.kind == "Namespace" {
-        meta::child_mut(object, "status").insert("phase".into(), json!("Terminating"));
     }
 }
 

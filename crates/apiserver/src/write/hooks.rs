@@ -1,19 +1,51 @@
 //! What must hold beyond one object's own rules: the short list of kinds whose writes concern the whole server.
 
-use landfall_api::{Kind, Status};
+use std::cmp::Reverse;
+
+use landfall_api::{Kind, Status, meta};
 use landfall_store::Revision;
 use serde_json::Value;
 
 use super::By;
 use crate::api::Api;
-use crate::{authz, definitions};
+use crate::{authz, definitions, encode, keys};
 
 /// Namespaces that must not be deleted.
 const KEPT_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 
 /// Before a create is validated.
-pub fn before_create(api: &Api, kind: &Kind, object: &Value, by: &By<'_>) -> Result<(), Status> {
+pub fn before_create(api: &Api, kind: &Kind, object: &mut Value, by: &By<'_>) -> Result<(), Status> {
+    if kind.group == "networking.k8s.io" && kind.kind == "Ingress" {
+        default_class(api, object);
+    }
     api.guard(kind, object, None, by)
+}
+
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+
+/// An Ingress that names no class gets the default one: the newest of those so marked, then the first by name.
+fn default_class(api: &Api, ingress: &mut Value) {
+    let annotated = annotation(ingress, CLASS_ANNOTATION).is_some();
+    if annotated || ingress.pointer("/spec/ingressClassName").is_some_and(|class| !class.is_null()) {
+        return;
+    }
+    let snapshot = api.store.snapshot();
+    let prefix = keys::collection("networking.k8s.io", "ingressclasses");
+    let classes = snapshot.range(&prefix, "").filter_map(|entry| encode::decode(entry).ok());
+    let marked = classes.filter(|class| annotation(class, DEFAULT_CLASS) == Some("true"));
+    let newest = marked.min_by_key(|class| {
+        let made = meta::string(class, "creationTimestamp").to_owned();
+        (Reverse(made), meta::name(class).to_owned())
+    });
+    if let Some(class) = newest {
+        let name = meta::name(&class).into();
+        meta::child_mut(ingress, "spec").insert("ingressClassName".into(), name);
+    }
+}
+
+fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
 }
 
 /// Before an update is validated.

@@ -1,5 +1,6 @@
 //! Patching: the four ways to say a change, all ending in the same update.
 
+use landfall_api::field::{ErrorList, Path};
 use landfall_api::{Kind, Reason, Status, meta};
 use serde_json::{Value, json};
 
@@ -73,16 +74,74 @@ impl<'a> Change<'a> {
     }
 
     fn apply(&self, kind: &Kind, old: &Value, validation: FieldValidation) -> Result<Wanted, Status> {
-        let object = match self.content {
-            Content::JsonPatch => patch::json::apply(old.clone(), self.bytes)?,
-            Content::StrategicPatch => patch::strategic::apply(kind.schema.get(), old.clone(), self.bytes)?,
-            _ => patch::merge::apply(old.clone(), self.bytes)?,
-        };
+        let object = self.patched(kind, old)?;
         if !object.is_object() {
             return Err(Status::bad_request("the patched object is not a JSON object"));
         }
-        let Decoded { object, warnings } = body::shape(kind, object, &self.duplicates, validation)?;
+        let given = object.get("kind").and_then(Value::as_str).unwrap_or(&kind.kind);
+        if given != kind.kind {
+            let (version, group) = (&kind.version, if kind.group.is_empty() { "core" } else { &*kind.group });
+            let why =
+                format!("converting ({version}.{given}) to ({group}.{}): unknown conversion", kind.kind);
+            return Err(self.refuse(kind, old, &Status::bad_request(why)));
+        }
+        let Decoded { object, warnings } = body::shape(kind, object, &self.duplicates, validation)
+            .map_err(|status| self.refuse(kind, old, &status))?;
+        same_uid(kind, old, &object)?;
         Ok(Wanted::new(object, warnings))
+    }
+}
+
+/// 422 when a patch changes the uid. In an update the uid is a precondition, and its failure a conflict.
+fn same_uid(kind: &Kind, old: &Value, new: &Value) -> Result<(), Status> {
+    let wanted = meta::uid(new);
+    if wanted.is_empty() || wanted == meta::uid(old) {
+        return Ok(());
+    }
+    let mut errors = ErrorList::new();
+    errors.invalid(&Path::new("metadata").child("uid"), wanted, "field is immutable");
+    Err(Status::invalid(&kind.group, &kind.kind, meta::name(old), &errors))
+}
+
+impl Change<'_> {
+    fn patched(&self, kind: &Kind, old: &Value) -> Result<Value, Status> {
+        match self.content {
+            Content::JsonPatch => patch::json::apply(old.clone(), self.bytes),
+            Content::StrategicPatch => patch::strategic::apply(kind.schema.get(), old.clone(), self.bytes),
+            _ => patch::merge::apply(old.clone(), self.bytes),
+        }
+    }
+
+    /// 422 that blames the patch for an object that cannot be; Kubernetes shows what came of it, or the patch itself.
+    fn refuse(&self, kind: &Kind, old: &Value, status: &Status) -> Status {
+        let prefix = format!("{0} in version {1:?} cannot be handled as a {0}: ", kind.kind, kind.version);
+        let why = status.message.strip_prefix(&prefix).unwrap_or(&status.message);
+        let shown = match (self.content, serde_json::from_slice::<Value>(self.bytes)) {
+            (Content::StrategicPatch, Ok(patch)) => go_map(&patch),
+            _ => self.patched(kind, old).map(|patched| patched.to_string()).unwrap_or_default(),
+        };
+        let mut errors = ErrorList::new();
+        errors.invalid(&Path::new("patch"), shown, why);
+        let mut refusal = Status::invalid("", "", "", &errors);
+        refusal.message = format!(" \"\" is invalid: {}", errors.summary());
+        refusal
+    }
+}
+
+/// A value as Go prints a map, which is how Kubernetes shows a strategic patch.
+fn go_map(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => format!("[{}]", list.iter().map(go_map).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_unstable_by_key(|(key, _)| *key);
+            let shown: Vec<_> =
+                fields.iter().map(|(key, value)| format!("{key}:{}", go_map(value))).collect();
+            format!("map[{}]", shown.join(" "))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -123,6 +182,7 @@ async fn apply(
     for _ in 0..2 {
         if existing(api, kind, namespace, name).await?.is_some() {
             return update(api, kind, namespace, name, part, by, |old| {
+                same_uid(kind, old, &applied)?;
                 let object = managed::apply(schema, Some(old), &applied, &writer, force)?;
                 Ok(Wanted { object, applied: true, warnings: warnings.clone() })
             })

@@ -25,9 +25,10 @@ pub fn of(kind: &Kind, object: &Value) -> Result<Value, Status> {
     }
     let mut status = json!({"replicas": number(&paths.status)});
     if let Some(selector) = object.pointer(&paths.selector).filter(|_| !paths.selector.is_empty())
-        && let Some(text) = selector_text(selector) {
-            status["selector"] = json!(text);
-        }
+        && let Some(text) = selector_text(selector)
+    {
+        status["selector"] = json!(text);
+    }
     Ok(json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         "spec": {"replicas": number(&paths.spec)}, "status": status,

@@ -116,7 +116,7 @@ fn check_same(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(), S
 }
 
 /// 409 when a precondition names another object of the same name.
-pub(super) fn check_uid(kind: &Kind, name: &str, wanted: &str, found: &str) -> Result<(), Status> {
+fn check_uid(kind: &Kind, name: &str, wanted: &str, found: &str) -> Result<(), Status> {
     if wanted.is_empty() || wanted == found {
         return Ok(());
     }

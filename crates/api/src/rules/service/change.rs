@@ -130,7 +130,10 @@ pub(super) fn validate(allocates: bool, object: &Value, old: &Value, errors: &mu
         }
     }
     let ip = text(now, "clusterIP");
-    if !allocates && !matches!(ip, "" | "None") && ip != text(before, "clusterIP") {
+    // An address that is refused already need not be refused twice.
+    let refused =
+        text(now, "type") == "ExternalName" || errors.iter().any(|e| e.field.starts_with("spec.clusterIP"));
+    if !allocates && !refused && !matches!(ip, "" | "None") && ip != text(before, "clusterIP") {
         errors.forbidden(&SPEC.child("clusterIP"), NO_CLUSTER_IP);
     }
     let balancers = text(now, "type") == "LoadBalancer" && text(before, "type") == "LoadBalancer";

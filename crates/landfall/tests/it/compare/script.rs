@@ -31,8 +31,11 @@ pub(super) fn load() -> (Vec<Chapter>, bool) {
     #[expect(clippy::disallowed_methods, reason = "how a person asks for a part of the script")]
     let only = std::env::var("LANDFALL_COMPARE").unwrap_or_default();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/kubectl");
-    let mut files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|e| e == "txt") && path.to_string_lossy().contains(&only));
+    let mut files: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| {
+        path.extension().is_some_and(|e| e == "txt") && path.to_string_lossy().contains(&only)
+    });
     files.sort();
     let chapters = files.iter().map(|path| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
