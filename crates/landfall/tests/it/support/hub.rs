@@ -9,9 +9,10 @@ use super::{Process, TOKENS, kubeconfig};
 pub(crate) struct Hub {
     /// A kubeconfig with the same people as [`super::Kubernetes`] has.
     pub(crate) kubeconfig: PathBuf,
+    // Stopped before its files go.
+    _process: Process,
     /// A directory for whatever the test wants to keep beside it.
     pub(crate) directory: tempfile::TempDir,
-    _process: Process,
 }
 
 impl Hub {

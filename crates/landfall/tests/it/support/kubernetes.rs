@@ -13,10 +13,10 @@ serviceaccount-controller,root-ca-certificate-publisher-controller,clusterrole-a
 pub(crate) struct Kubernetes {
     /// A kubeconfig with the same people as [`super::Hub`] has.
     pub(crate) kubeconfig: PathBuf,
+    // Stopped in this order, and before their files go.
+    _processes: Vec<Process>,
     /// A directory for whatever the test wants to keep beside it.
     pub(crate) directory: tempfile::TempDir,
-    // In this order they are stopped.
-    _processes: Vec<Process>,
 }
 
 impl Kubernetes {
