@@ -64,6 +64,7 @@ impl Drop for Process {
             let text = self.output();
             let lines: Vec<_> = text.lines().collect();
             let last = lines.len().saturating_sub(40);
+            #[expect(clippy::print_stderr, reason = "whoever looks at a failed test looks here")]
             eprintln!("--- the last words of {}:\n{}", self.name, lines[last..].join("\n"));
         }
     }

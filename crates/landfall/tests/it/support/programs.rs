@@ -42,5 +42,6 @@ pub(crate) fn skip(suite: &str, why: &str) {
     let all = required.split(',').any(|name| name == "1" || name == "kubernetes");
     assert!(!all, "{suite}: {why}, and LANDFALL_REQUIRE asks for it");
     // Not by a macro: those are hidden while a test passes.
-    writeln!(std::io::stderr(), "SKIPPED: {suite}: {why}").unwrap();
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "SKIPPED: {suite}: {why}").unwrap();
 }
