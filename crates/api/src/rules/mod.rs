@@ -105,8 +105,12 @@ pub fn check_create(kind: &Kind, object: &Value) -> ErrorList {
 /// Everything wrong with a change, in the order Kubernetes says it.
 pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> ErrorList {
     let mut errors = objectmeta::validate_update(kind, object, old);
-    errors.extend(kind.rules.validate_update(object, old));
-    errors.extend(kind.rules.validate(object));
+    let mut found = [kind.rules.validate_update(object, old), kind.rules.validate(object)];
+    // These two look at the change last.
+    if matches!((&*kind.group, &*kind.kind), ("apps", "Deployment" | "ReplicaSet")) {
+        found.reverse();
+    }
+    found.into_iter().for_each(|part| errors.extend(part));
     errors
 }
 

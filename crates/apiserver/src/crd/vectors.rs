@@ -130,7 +130,8 @@ fn a_definition_makes_its_kinds() {
     assert!(first.sub.status && !first.strategic && first.has_generation);
     assert_eq!(first.sub.scale.as_ref().unwrap().spec, "/spec/n");
     assert_eq!(first.selectable, ["spec.a"]);
-    assert_eq!(made[1].rules.warnings(&json!({})), ["ex.dev/v2 Widget is deprecated"]);
+    assert_eq!(made[1].rules.deprecation().as_deref(), Some("ex.dev/v2 Widget is deprecated"));
+    assert_eq!(first.rules.deprecation(), None);
     assert_eq!(
         json!(first.printer.row(
             &json!({"metadata": {"name": "x",
