@@ -158,7 +158,7 @@ fn with_rules(mut kind: Kind) -> Arc<Kind> {
 
 async fn prepare(api: &Arc<Api>, port: u16) -> Result<(), StartError> {
     api.refresh_catalog().await;
-    bootstrap::run(api, port).await?;
-    bootstrap::roles(api).await?;
+    // Together, so that they share the store's syncs.
+    tokio::try_join!(bootstrap::run(api, port), bootstrap::roles(api))?;
     Ok(())
 }

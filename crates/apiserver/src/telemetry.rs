@@ -57,7 +57,8 @@ impl Telemetry {
             return pair.clone();
         }
         let mut rows = self.requests.write();
-        let resource = if rows.len() >= RESOURCES_MAX && !rows.contains_key(resource) { "" } else { resource };
+        let resource =
+            if rows.len() >= RESOURCES_MAX && !rows.contains_key(resource) { "" } else { resource };
         rows.entry(resource.into())
             .or_default()
             .entry(key)

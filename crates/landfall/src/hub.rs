@@ -26,12 +26,18 @@ async fn serve(options: &HubOptions) -> Result<()> {
     let began = clock::instant();
     std::fs::create_dir_all(&options.data_dir)
         .with_context(|| format!("cannot make the data directory {}", options.data_dir.display()))?;
-    let store = open_store(options).await?;
     let listener = TcpListener::bind(options.listen).await.with_context(|| {
         format!("cannot listen on {} (is another server there? try --listen)", options.listen)
     })?;
     let url = url(options, listener.local_addr()?.port());
-    let server = start::start(config(options, &url), store.clone(), listener).await?;
+    let config = config(options, &url);
+    // Both wait for the disk, so they wait together; the server reads the keys again, which costs nothing.
+    let keys = config.pki.clone();
+    let keys = tokio::task::spawn_blocking(move || pki::open(&keys, clock::epoch_s()).map(drop));
+    let (store, keys) = tokio::join!(open_store(options), keys);
+    let store = store?;
+    keys.context("keys and certificates")?.context("cannot prepare keys and certificates")?;
+    let server = start::start(config, store.clone(), listener).await?;
     announce(options, &url, &server.admin_kubeconfig, began.elapsed());
     wait_for_stop().await?;
     tracing::info!("stopping: no new connections, open requests finish");

@@ -24,7 +24,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.quick {
         step("programs", setup::programs)?;
         match step("Kubernetes, to compare with", kubernetes::binaries) {
-            Ok(_) => step("facts about kinds", || shell::run(&mut cargo(&["xtask", "gen", "facts", "--check"])))?,
+            Ok(_) => {
+                step("facts about kinds", || shell::run(&mut cargo(&["xtask", "gen", "facts", "--check"])))?
+            }
             Err(error) => say(&format!("    SKIPPED: comparison with Kubernetes: {error:#}")),
         }
     }

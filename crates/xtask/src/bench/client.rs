@@ -111,7 +111,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+    memchr::memmem::find(haystack, needle)
 }
 
 /// Servers here are on loopback and sign for themselves.
