@@ -9,7 +9,7 @@ use crate::status::Cause;
 /// A path such as `spec.ports[0].port`; cheap to extend, written out only when something is wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
-    parent: Option<&'a Path<'a>>,
+    parent: Option<&'a Self>,
     step: Step<'a>,
 }
 
