@@ -4,12 +4,13 @@
 //! Decides:    here: take it when it is free or has run out, renew it while it is ours
 //! Writes:     the same Lease
 //! Wakes on:   a timer
-//! Guarantees: work stops before the lease can run out; what runs is safe to run twice all the same
+//! Guarantees: work stops before the lease can run out; what runs is safe to run twice all the same. Clocks of
+//!             machines need not agree: another's lease runs from when it was last seen to change here
 //! Limits:     15 s lease, renewed every 3 s
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall_api::{Reason, Status, meta};
 use landfall_runtime::clock;
@@ -25,25 +26,54 @@ const NAMESPACE: &str = "kube-system";
 const NAME: &str = "landfall-hub";
 
 /// How long a leader that says nothing keeps its place.
-const LEASE_S: i64 = 15;
+const LEASE_S: u64 = 15;
 /// How often a leader renews, and the others look.
 const EVERY: Duration = Duration::from_secs(3);
 /// How long after its last renewal a leader stops by itself.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// Runs `work` whenever this hub leads, until the server stops. `work` is dropped when leading ends.
+/// How long a hub that stops tries to say so.
+const RESIGN: Duration = Duration::from_secs(2);
+
+/// The lease as this hub last saw it.
+struct Seen {
+    /// Its resourceVersion; empty before the first look.
+    version: String,
+    /// When this hub first saw that version.
+    since: Instant,
+}
+
+/// Runs `work` whenever this hub leads, until the server stops, then lets another hub lead. `work` is dropped when
+/// leading ends.
 pub async fn lead<F, W>(api: Arc<Api>, identity: String, work: W)
 where
     F: Future<Output = ()> + Send,
     W: Fn() -> F + Send,
 {
+    tokio::select! {
+        () = lead_for_ever(&api, &identity, work) => {}
+        () = api.tasks.stopping() => {}
+    }
+    // A hub that cannot say so is waited for, that is all.
+    let _ = tokio::time::timeout(RESIGN, resign(&api, &identity)).await;
+}
+
+async fn lead_for_ever<F, W>(api: &Api, identity: &str, work: W)
+where
+    F: Future<Output = ()> + Send,
+    W: Fn() -> F + Send,
+{
+    let mut seen = Seen { version: String::new(), since: clock::instant() };
     loop {
-        match hold(&api, &identity).await {
+        let began = clock::instant();
+        match hold_by(api, identity, &mut seen, began + GIVE_UP).await {
             Ok(true) => {
                 tracing::info!(identity, "this hub leads");
                 tokio::select! {
                     () = work() => {}
-                    () = renew(&api, &identity) => tracing::warn!(identity, "this hub leads no longer"),
+                    () = renew(api, identity, &mut seen, began) => {
+                        tracing::warn!(identity, "this hub leads no longer");
+                    }
                 }
             }
             Ok(false) => {}
@@ -57,18 +87,18 @@ where
 pub async fn resign(api: &Api, identity: &str) {
     let Ok(Some(lease)) = read_lease(api).await else { return };
     if holder(&lease) == identity {
-        // A hub that cannot say so is waited for, that is all.
         let _ = write_lease(api, &lease, "", 1).await;
     }
 }
 
-/// Renews until that fails for too long or somebody else took over.
-async fn renew(api: &Api, identity: &str) {
-    let mut renewed = clock::instant();
+/// Renews until that fails for too long or somebody else took over. `renewed`: when the attempt began that took it,
+/// because others may count from then.
+async fn renew(api: &Api, identity: &str, seen: &mut Seen, mut renewed: Instant) {
     loop {
         tokio::time::sleep(EVERY).await;
-        match hold(api, identity).await {
-            Ok(true) => renewed = clock::instant(),
+        let began = clock::instant();
+        match hold_by(api, identity, seen, renewed + GIVE_UP).await {
+            Ok(true) => renewed = began,
             Ok(false) => return,
             Err(error) => tracing::warn!(%error, "cannot renew the leader's lease"),
         }
@@ -78,11 +108,17 @@ async fn renew(api: &Api, identity: &str) {
     }
 }
 
+/// [`hold`], given up at `deadline`.
+async fn hold_by(api: &Api, identity: &str, seen: &mut Seen, deadline: Instant) -> Result<bool, Status> {
+    let attempt = tokio::time::timeout_at(deadline.into(), hold(api, identity, seen)).await;
+    attempt.unwrap_or_else(|_| Err(Status::internal("the store did not answer in time")))
+}
+
 /// Takes or renews the lease; whether it is ours now.
-async fn hold(api: &Api, identity: &str) -> Result<bool, Status> {
+async fn hold(api: &Api, identity: &str, seen: &mut Seen) -> Result<bool, Status> {
     let written = match read_lease(api).await? {
         None => create_lease(api, identity).await,
-        Some(lease) if !is_free(&lease, identity) => return Ok(false),
+        Some(lease) if !is_free(&lease, identity, seen, clock::instant()) => return Ok(false),
         Some(lease) => write_lease(api, &lease, identity, LEASE_S).await,
     };
     match written {
@@ -97,16 +133,17 @@ fn holder(lease: &Value) -> &str {
     lease.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or("")
 }
 
-/// Whether the lease is ours, nobody's, or has run out.
-fn is_free(lease: &Value, identity: &str) -> bool {
+/// Whether the lease is ours, nobody's, or has not changed here for as long as it lasts.
+fn is_free(lease: &Value, identity: &str, seen: &mut Seen, now: Instant) -> bool {
+    if seen.version != meta::resource_version(lease) {
+        *seen = Seen { version: meta::resource_version(lease).to_owned(), since: now };
+    }
     let held = holder(lease);
     if held.is_empty() || held == identity {
         return true;
     }
-    let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(LEASE_S);
-    let renewed = lease.pointer("/spec/renewTime").and_then(Value::as_str).unwrap_or("");
-    let Ok(renewed) = renewed.parse::<jiff::Timestamp>() else { return true };
-    renewed.as_second().saturating_add(seconds) < clock::epoch_s()
+    let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64).unwrap_or(LEASE_S);
+    now.saturating_duration_since(seen.since) > Duration::from_secs(seconds)
 }
 
 async fn read_lease(api: &Api) -> Result<Option<Value>, Status> {
@@ -124,7 +161,7 @@ fn kind(catalog: &crate::catalog::Catalog) -> Result<&Arc<landfall_api::Kind>, S
     found.ok_or_else(|| Status::internal("leases are not served"))
 }
 
-fn spec(identity: &str, seconds: i64, transitions: i64) -> Value {
+fn spec(identity: &str, seconds: u64, transitions: i64) -> Value {
     let now = rfc3339_micro(clock::since_epoch());
     json!({
         "holderIdentity": identity, "leaseDurationSeconds": seconds, "renewTime": now,
@@ -141,7 +178,7 @@ async fn create_lease(api: &Api, identity: &str) -> Result<(), Status> {
         .map(drop)
 }
 
-async fn write_lease(api: &Api, lease: &Value, identity: &str, seconds: i64) -> Result<(), Status> {
+async fn write_lease(api: &Api, lease: &Value, identity: &str, seconds: u64) -> Result<(), Status> {
     let catalog = api.catalog.load_full();
     let kind = kind(&catalog)?;
     let before = lease.pointer("/spec/leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
@@ -158,4 +195,81 @@ async fn write_lease(api: &Api, lease: &Value, identity: &str, seconds: i64) -> 
     })
     .await
     .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use landfall_store::{Event, Store};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::{keys, pki, start};
+
+    #[test]
+    fn a_lease_of_another_runs_from_when_it_was_seen_to_change() {
+        let begin = clock::instant();
+        let mut seen = Seen { version: String::new(), since: begin };
+        // (resourceVersion, holder, seconds since the begin, whether it can be taken by "a")
+        for (version, holder, at_s, free) in [
+            ("1", "b", 0, false),
+            ("1", "b", 15, false),
+            ("2", "b", 16, false),
+            ("2", "b", 31, false),
+            ("2", "b", 32, true),
+            ("3", "", 33, true),
+            ("4", "a", 34, true),
+            ("5", "b", 35, false),
+        ] {
+            // The other's clock is years behind.
+            let lease = json!({"metadata": {"resourceVersion": version}, "spec": {
+                "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00Z"}});
+            let now = begin + Duration::from_secs(at_s);
+            assert_eq!(is_free(&lease, "a", &mut seen, now), free, "{version} {holder} {at_s}");
+        }
+    }
+
+    async fn serve(directory: &Path, store: &Arc<dyn Store>, identity: &str) -> start::Server {
+        let config = start::Config {
+            pki: pki::Config { data_dir: directory.join(identity), ..pki::Config::default() },
+            token_file: None,
+            anonymous: false,
+            audit: None,
+            kinds: landfall_api::kinds::federation(),
+            definitions: Vec::new(),
+            identity: identity.to_owned(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        start::start(config, store.clone(), listener).await.unwrap()
+    }
+
+    /// Waits until the lease's holder begins with `wanted`.
+    async fn held_by(store: &Arc<dyn Store>, wanted: &str) {
+        let key = keys::object("coordination.k8s.io", "leases", NAMESPACE, NAME);
+        let mut watch = store.watch(&key, store.snapshot().revision()).unwrap();
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let lease = store.snapshot().get(&key).map(|entry| crate::encode::decode(entry).unwrap());
+            if lease.is_some_and(|lease| holder(&lease).starts_with(wanted)) {
+                return;
+            }
+            watch.next_batch(&mut events, 64).await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hub_that_stops_hands_over_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = landfall_store::embedded::Config::new(directory.path().join("store"));
+        let store = landfall_store::open_embedded(config).unwrap();
+        let first = serve(directory.path(), &store, "a").await;
+        held_by(&store, "a_").await;
+        let second = serve(directory.path(), &store, "b").await;
+        first.stop().await;
+        let within = Duration::from_secs(LEASE_S - 5);
+        tokio::time::timeout(within, held_by(&store, "b_")).await.expect("taken before it ran out");
+        second.stop().await;
+        store.close().await;
+    }
 }

@@ -105,8 +105,15 @@ fn config(options: &HubOptions, url: &str) -> start::Config {
         audit,
         kinds: landfall_api::kinds::federation(),
         definitions: landfall_api::landfall::definitions(),
-        identity: format!("hub-{}-{}", std::process::id(), options.listen.port()),
+        identity: format!("{}-{}", hostname(), options.listen.port()),
     }
+}
+
+/// The machine's name, for people who read who leads; what makes identities different is added by the server.
+fn hostname() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    if name.trim().is_empty() { "hub".into() } else { name.trim().into() }
 }
 
 #[expect(clippy::print_stdout, reason = "what to type next is the command's output")]
