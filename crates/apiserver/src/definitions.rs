@@ -46,11 +46,13 @@ impl Api {
         let established = definitions.iter().filter(|d| crd::status::is_true(d, "Established"));
         let mut schemas = self.builtin_schemas.clone();
         let mut kinds: Vec<Arc<Kind>> = self.builtin.clone();
+        let mut unserved = Vec::new();
         for definition in established {
+            unserved.extend(crd::unserved(definition).map(Arc::new));
             schemas.extend(openapi::schemas_of(definition));
             kinds.extend(crd::kinds(definition).into_iter().map(Arc::new));
         }
-        self.catalog.store(Arc::new(Catalog::new(kinds, schemas)));
+        self.catalog.store(Arc::new(Catalog::new(kinds, &unserved, schemas)));
     }
 
     fn definitions(&self) -> Vec<Value> {

@@ -41,7 +41,7 @@ pub struct Config {
     pub kinds: Vec<Kind>,
     /// Definitions of kinds that are always served and cannot be deleted: our own.
     pub definitions: Vec<Value>,
-    /// This server's name among several, for leader election.
+    /// This server's name among several, for people; leader election adds what makes it unique.
     pub identity: String,
 }
 
@@ -109,7 +109,7 @@ pub async fn start(
     let audit = open_audit(config.audit.as_ref(), &telemetry, &tasks)?;
     let api = Arc::new(Api {
         audit,
-        catalog: ArcSwap::from_pointee(Catalog::new(builtin.iter().cloned(), builtin_schemas.clone())),
+        catalog: ArcSwap::from_pointee(Catalog::new(builtin.clone(), &[], builtin_schemas.clone())),
         builtin,
         builtin_schemas,
         authn: Authenticator::new(tokens, accounts, config.anonymous),
@@ -145,7 +145,9 @@ fn keep_house(api: &Arc<Api>, identity: String, root_ca: Arc<str>) {
     let config = housekeeping::Config { root_ca: Some(root_ca), builtin };
     let client: Arc<dyn ObjectClient> = Arc::new(Inside(api.clone()));
     let work = move || housekeeping::run(client.clone(), config.clone());
-    api.tasks.spawn_until_stop(leader::lead(api.clone(), identity, work));
+    // Names of machines and ports repeat among containers.
+    let identity = format!("{identity}_{}", uuid::Uuid::new_v4());
+    api.tasks.spawn(leader::lead(api.clone(), identity, work));
 }
 
 /// Definitions have rules that only this crate knows.

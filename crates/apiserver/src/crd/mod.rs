@@ -46,6 +46,10 @@ pub use custom::CustomRules;
 pub use definition::CrdRules;
 pub use status::{Taken, status_for};
 
+/// The group of definitions.
+pub const GROUP: &str = "apiextensions.k8s.io";
+/// The resource name of definitions.
+pub const PLURAL: &str = "customresourcedefinitions";
 /// The finalizer that keeps a definition until its objects are gone.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
@@ -60,6 +64,13 @@ pub fn kinds(crd: &Value) -> Vec<Kind> {
     let versions = schema::list(spec, "versions");
     let stored = versions.iter().find(|v| flag(v, "storage")).map_or("", |v| text(v, "name"));
     versions.iter().filter(|v| flag(v, "served")).map(|version| kind(crd, spec, version, stored)).collect()
+}
+
+/// The version in which objects are stored, when it is not served: nobody can ask for it, but objects are there.
+pub fn unserved(crd: &Value) -> Option<Kind> {
+    let spec = crd.get("spec")?;
+    let version = schema::list(spec, "versions").iter().find(|v| flag(v, "storage") && !flag(v, "served"))?;
+    Some(kind(crd, spec, version, text(version, "name")))
 }
 
 /// What is said with every answer of a deprecated version.
