@@ -12,14 +12,18 @@ pub struct Conversion {
     pub read: fn(&Value) -> Value,
     /// Served shape to stored shape.
     pub write: fn(&Value) -> Value,
+    /// A served field's stored name; none when it is the same.
+    pub name: fn(&str) -> Option<&'static str>,
 }
 
 /// The conversion of a kind; none when the shapes are the same.
 pub fn of(kind: &Kind) -> Option<Conversion> {
     match (&*kind.group, &*kind.version, &*kind.kind) {
-        ("events.k8s.io", "v1", "Event") => Some(Conversion { read: to_events, write: to_core }),
+        ("events.k8s.io", "v1", "Event") => {
+            Some(Conversion { read: to_events, write: to_core, name: events_convert::core_name })
+        }
         ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
-            Some(Conversion { read: hpa_convert::to_v1, write: hpa_convert::to_v2 })
+            Some(Conversion { read: hpa_convert::to_v1, write: hpa_convert::to_v2, name: |_| None })
         }
         _ => None,
     }

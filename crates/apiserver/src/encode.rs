@@ -62,6 +62,22 @@ pub enum Head<'a> {
     Bare,
 }
 
+/// Whether an entry was stored with the group and version that this kind has. Objects stored before a definition
+/// changed its storage version were not.
+pub fn is_stored_as(entry: &Entry, kind: &Kind) -> bool {
+    let rest = entry.value.strip_prefix(b"{\"apiVersion\":\"");
+    let rest = match (rest, kind.group.is_empty()) {
+        (Some(rest), true) => Some(rest),
+        (Some(rest), false) => rest.strip_prefix(kind.group.as_bytes()).and_then(|r| r.strip_prefix(b"/")),
+        (None, _) => None,
+    };
+    let rest = rest.and_then(|r| r.strip_prefix(kind.version.as_bytes()));
+    let rest = rest
+        .and_then(|r| r.strip_prefix(b"\",\"kind\":\""))
+        .and_then(|r| r.strip_prefix(kind.kind.as_bytes()));
+    rest.is_some_and(|r| r.starts_with(b"\","))
+}
+
 /// Appends the object of an entry.
 pub fn write_object(out: &mut Vec<u8>, entry: &Entry, head: Head<'_>) {
     let at = splice_at(&entry.value);
@@ -170,6 +186,19 @@ mod tests {
         assert_eq!(text(Head::Bare), format!(r#"{{"metadata":{{{rest}"#));
         let decoded = decode(&entry).unwrap();
         assert_eq!(decoded, serde_json::from_str::<Value>(&full).unwrap());
+    }
+
+    #[test]
+    fn a_head_of_another_version_is_seen_and_replaced() {
+        let (old, mut new) = (kind(), kind());
+        (new.version, new.storage_version) = ("v2".into(), "v2".into());
+        let entry = entry(stored(&old, &json!({"metadata": {"name": "a"}})), 3);
+        assert!(is_stored_as(&entry, &old));
+        assert!(!is_stored_as(&entry, &new));
+        let text = super::object(&entry, Head::Of(&new));
+        assert!(text.starts_with(
+            br#"{"apiVersion":"apps/v2","kind":"Deployment","metadata":{"resourceVersion":"3""#
+        ));
     }
 
     #[test]

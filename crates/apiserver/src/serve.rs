@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body as HttpBody;
+use landfall_api::selector::FieldSelector;
 use landfall_api::{Reason, Status};
 use landfall_runtime::clock;
 
@@ -44,6 +45,8 @@ pub struct Asked<'a> {
     pub options: Options<'a>,
     /// `get`, `list`, …; the lower-case method for paths that are no resources.
     pub verb: &'static str,
+    /// The one name that a list or watch selects; empty for none.
+    pub selected: String,
 }
 
 /// A request on its way: everything but its body.
@@ -112,7 +115,7 @@ where
         _ => "",
     };
     // Only resources that exist become labels, so that strangers cannot invent them.
-    let resource = if code == 404 && api.catalog.load().is_unknown(resource) { "" } else { resource };
+    let resource = if api.catalog.load().is_unknown(resource) { "" } else { resource };
     api.telemetry.request(metric_verb(asked.verb), resource, code, began.elapsed());
     response
 }
@@ -143,11 +146,24 @@ fn ask(head: &Parts) -> Result<Asked<'_>, Status> {
         Route::Resource(target) => resource_verb(&head.method, target, &options),
         _ => method_verb(&head.method),
     };
-    Ok(Asked { route, options, verb })
+    let selected = if matches!(verb, "list" | "watch") { selected_name(&options) } else { String::new() };
+    Ok(Asked { route, options, verb, selected })
+}
+
+/// The name that a field selector insists on: who may see only some names may list and watch those.
+fn selected_name(options: &Options<'_>) -> String {
+    if options.field_selector.is_empty() {
+        return String::new();
+    }
+    let fields = FieldSelector::parse(&options.field_selector).unwrap_or_default();
+    let name = fields.exact("metadata.name").unwrap_or("");
+    let unsafe_in_paths = name.contains(['/', '%']) || matches!(name, "." | "..");
+    if unsafe_in_paths { String::new() } else { name.to_owned() }
 }
 
 fn resource_verb(method: &Method, target: &Target<'_>, options: &Options<'_>) -> &'static str {
-    let watch = options.watch || target.watch;
+    // One object is watched by selecting its name, or at the old path; elsewhere `watch` is not looked at.
+    let watch = target.watch || options.watch && target.name.is_empty();
     match (method.as_str(), target.name.is_empty()) {
         ("GET" | "HEAD", _) if watch && target.subresource.is_empty() => "watch",
         ("GET" | "HEAD", true) => "list",
@@ -253,7 +269,7 @@ fn attributes<'a>(user: &'a User, asked: &'a Asked<'_>, head: &'a Parts) -> Attr
                 &target.group,
                 &target.plural,
                 namespace(target),
-                &target.name,
+                if target.name.is_empty() { &asked.selected } else { &target.name },
             );
             attributes.version = &target.version;
             attributes.subresource = &target.subresource;
@@ -303,4 +319,30 @@ fn refuse(status: &Status, head: &Parts) -> Response<Body> {
 
 fn text<'a>(headers: &'a HeaderMap, name: &http::header::HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_in_the_words_of_authorisation() {
+        let check = |method: &str, uri: &str, verb: &str, name: &str| {
+            let (head, ()) = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts();
+            let asked = ask(&head).unwrap();
+            let user = User::default();
+            let attributes = attributes(&user, &asked, &head);
+            assert_eq!((attributes.verb, attributes.name), (verb, name), "{method} {uri}");
+        };
+        let services = "/api/v1/namespaces/a/services";
+        check("GET", services, "list", "");
+        check("GET", &format!("{services}?watch=true"), "watch", "");
+        check("GET", &format!("{services}/x?watch=true"), "get", "x");
+        check("GET", "/api/v1/watch/namespaces/a/services/x", "watch", "x");
+        check("GET", &format!("{services}?fieldSelector=metadata.name%3Dx"), "list", "x");
+        check("GET", &format!("{services}?watch=1&fieldSelector=metadata.name%3Dx"), "watch", "x");
+        check("GET", &format!("{services}?fieldSelector=metadata.name!%3Dx"), "list", "");
+        check("GET", &format!("{services}?fieldSelector=metadata.name%3Da%2Fb"), "list", "");
+        check("DELETE", &format!("{services}?fieldSelector=metadata.name%3Dx"), "deletecollection", "");
+    }
 }

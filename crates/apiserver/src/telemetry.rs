@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_runtime::metrics::{Counter, Gauge, Histogram, Registry};
+use landfall_runtime::metrics::{Counter, Gauge, Histogram, Registry, label};
 use parking_lot::RwLock;
 
 /// All counters of one API server.
@@ -63,7 +63,7 @@ impl Telemetry {
             .or_default()
             .entry(key)
             .or_insert_with(|| {
-                let labels = format!("verb=\"{verb}\",resource=\"{resource}\",code=\"{code}\"");
+                let labels = format!("verb=\"{verb}\",{},code=\"{code}\"", label("resource", resource));
                 let count = self.registry.counter(
                     "apiserver_request_total",
                     "Requests by verb, resource and response code.",

@@ -81,12 +81,29 @@ struct Family {
     rows: Vec<(String, Value)>,
 }
 
+/// One label as metrics carry it: `name="value"`, the value escaped.
+pub fn label(name: &str, value: &str) -> String {
+    let mut out = String::with_capacity(name.len() + value.len() + 3);
+    out.push_str(name);
+    out.push_str("=\"");
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// Every metric of a process. Register once, keep the returned handle, write to it freely.
 #[derive(Debug, Default)]
 pub struct Registry(RwLock<Vec<Family>>);
 
 impl Registry {
-    /// A counter with the given labels, such as `verb="GET",code="200"`.
+    /// A counter with the given labels, such as `verb="GET",code="200"`; values from outside go through [`label`].
     pub fn counter(&self, name: &'static str, help: &'static str, labels: &str) -> Arc<Counter> {
         let counter = Arc::<Counter>::default();
         self.register(name, help, labels, Value::Counter(counter.clone()));
@@ -180,6 +197,13 @@ mod tests {
         let want = "# HELP a_total A.\n# TYPE a_total counter\na_total{code=\"200\"} 3\na_total{code=\"500\"} 0\n\
                     # HELP b_now B.\n# TYPE b_now gauge\nb_now -2\n";
         assert_eq!(registry.render(), want);
+    }
+
+    #[test]
+    fn label_values_cannot_break_out() {
+        for (value, want) in [("a", r#"x="a""#), ("\"} 1\n\\", r#"x="\"} 1\n\\""#)] {
+            assert_eq!(label("x", value), want);
+        }
     }
 
     #[test]

@@ -13,6 +13,11 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
+/// Core's name of a field of events.k8s.io/v1; none when it is the same.
+pub fn core_name(field: &str) -> Option<&'static str> {
+    NAMES.iter().find(|(_, events)| *events == field).map(|(core, _)| *core)
+}
+
 /// Turns an events.k8s.io/v1 event into the core/v1 one. Times that were left out are null there.
 pub fn to_core(event: &mut Value) {
     convert(event, "v1", |(core, events)| (events, core));

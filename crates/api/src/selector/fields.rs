@@ -66,6 +66,19 @@ impl FieldSelector {
         &self.terms
     }
 
+    /// The same selector for objects whose fields have other names: the first step of a path is looked up in `names`.
+    #[must_use]
+    pub fn renamed(mut self, names: impl Fn(&str) -> Option<&'static str>) -> Self {
+        for term in &mut self.terms {
+            let (first, rest) =
+                term.field.split_once('.').map_or((&*term.field, None), |(a, b)| (a, Some(b)));
+            if let Some(name) = names(first) {
+                term.field = rest.map_or_else(|| name.into(), |rest| format!("{name}.{rest}").into());
+            }
+        }
+        self
+    }
+
     /// The value a field must have, if only one will do: lets a list of one name become a get.
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|t| t.equal && &*t.field == field).map(|t| &*t.value)

@@ -35,9 +35,11 @@ const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// How long to wait before accepting again when the system has no more file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Limits of one HTTP/1 or HTTP/2 connection.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-const STREAMS_MAX: u32 = 1_000;
+/// The largest head of a request, and so the buffer of an HTTP/1 connection; HTTP/2 counts its header list.
+const HEAD_BYTES_MAX: u32 = 64 * 1024;
+
+/// Requests at once on one HTTP/2 connection, watches included; as Kubernetes allows.
+const STREAMS_MAX: u32 = 250;
 
 /// Serves until the tasks are told to stop; returns when every connection is closed or the drain took too long.
 pub async fn run(api: Arc<Api>, listener: TcpListener, tls: Tls) {
@@ -104,7 +106,7 @@ async fn connection(
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
-            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+            .max_header_list_size(HEAD_BYTES_MAX)
             .keep_alive_interval(Some(Duration::from_secs(30)))
             .serve_connection(io, service);
         let mut connection = pin!(connection);
@@ -117,7 +119,7 @@ async fn connection(
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_MAX)
-            .max_buf_size(HEAD_BYTES_MAX.max(512 * 1024))
+            .max_buf_size(HEAD_BYTES_MAX as usize)
             .serve_connection(io, service);
         let mut connection = pin!(connection);
         tokio::select! {

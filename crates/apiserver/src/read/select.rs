@@ -8,8 +8,8 @@ use landfall_store::Entry;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::keys;
 use crate::options::Options;
+use crate::{convert, keys};
 
 /// A parsed selection.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Selection {
     fields: FieldSelector,
     /// Whether only metadata is needed to decide.
     by_metadata: bool,
+    /// Whether whatever is under the prefix satisfies `fields`.
+    implied: bool,
 }
 
 impl Selection {
@@ -30,6 +32,10 @@ impl Selection {
         let labels = Selector::parse(&options.label_selector).map_err(Status::bad_request)?;
         let fields = FieldSelector::parse(&options.field_selector).map_err(Status::bad_request)?;
         fields.check(kind).map_err(Status::bad_request)?;
+        let fields = match convert::of(kind) {
+            Some(conversion) => fields.renamed(conversion.name),
+            None => fields,
+        };
         let (group, plural) = (&kind.stored_as.0, &kind.stored_as.1);
         let in_namespace =
             fields.exact("metadata.namespace").filter(|_| namespace.is_empty()).map(str::to_owned);
@@ -45,12 +51,20 @@ impl Selection {
         }
         let by_metadata =
             fields.terms().iter().all(|t| matches!(&*t.field, "metadata.name" | "metadata.namespace"));
-        Ok(Self { prefix, exact, labels, fields, by_metadata })
+        let implied = fields.terms().iter().all(|term| {
+            let known = match &*term.field {
+                "metadata.name" => named.filter(|_| exact),
+                "metadata.namespace" => Some(namespace).filter(|n| !n.is_empty()),
+                _ => None,
+            };
+            term.equal && known == Some(&*term.value)
+        });
+        Ok(Self { prefix, exact, labels, fields, by_metadata, implied })
     }
 
     /// Whether every object under the prefix is meant.
     pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && (self.fields.is_everything() || self.exact && self.by_metadata)
+        self.labels.is_everything() && self.implied
     }
 
     /// Whether an entry is meant.
@@ -58,7 +72,7 @@ impl Selection {
         if self.exact && *entry.key != *self.prefix {
             return false;
         }
-        if self.labels.is_everything() && self.fields.is_everything() {
+        if self.is_everything() {
             return true;
         }
         if self.by_metadata {
@@ -99,4 +113,49 @@ fn derived(entry: &Entry) -> &Derived {
     entry.memo.get_or_init(|| {
         serde_json::from_slice::<OnlyMetadata>(&entry.value).map(|o| o.metadata).unwrap_or_default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(group: &str, namespace: &str, fields: &str, everything: bool, matches: bool) {
+        let kind =
+            landfall_api::kinds::federation().into_iter().find(|k| k.kind == "Event" && k.group == group);
+        let options = Options { field_selector: fields.into(), ..Options::default() };
+        let selection = Selection::parse(&kind.unwrap(), namespace, "", &options).unwrap();
+        assert_eq!(selection.is_everything(), everything, "{fields}");
+        let stored = json!({
+            "metadata": {"name": "e", "namespace": "dev"}, "involvedObject": {"kind": "Pod"},
+            "reportingComponent": "c",
+        });
+        let entry = Entry {
+            key: "core/events/dev/e".into(),
+            value: stored.to_string().into(),
+            created: 1,
+            revision: 1,
+            memo: landfall_store::Memo::default(),
+        };
+        assert_eq!(selection.matches(&entry), matches, "{fields}");
+    }
+
+    #[test]
+    fn selectors_mean_the_served_shape() {
+        check("", "", "", true, true);
+        check("", "", "involvedObject.kind=Pod", false, true);
+        check("events.k8s.io", "", "regarding.kind=Pod,reportingController=c", false, true);
+        check("events.k8s.io", "", "regarding.kind=Node", false, false);
+        check("events.k8s.io", "", "reportingController!=c", false, false);
+    }
+
+    #[test]
+    fn no_term_is_ignored() {
+        check("", "dev", "metadata.name=e", true, true);
+        check("", "", "metadata.name=e", false, true);
+        check("", "", "metadata.namespace=dev", true, true);
+        check("", "dev", "metadata.name=e,metadata.name!=e", false, false);
+        check("", "dev", "metadata.name=e,metadata.namespace=prod", false, false);
+        check("", "dev", "metadata.name=e,reason=x", false, false);
+    }
 }

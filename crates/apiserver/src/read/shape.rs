@@ -60,7 +60,7 @@ impl Shape {
         Self { kind, form, include, now_s, conversion }
     }
 
-    /// Whether objects are sent exactly as stored.
+    /// Whether objects are sent as they are stored now; those stored earlier may have another version.
     pub fn is_stored(&self) -> bool {
         self.form == Form::Plain
             && self.conversion.is_none()
@@ -108,11 +108,8 @@ impl Shape {
                 Ok(())
             }
             _ => {
-                let head = match (in_list && self.kind.strategic, self.is_stored()) {
-                    (true, _) => Head::Bare,
-                    (false, true) => Head::Stored,
-                    (false, false) => Head::Of(&self.kind),
-                };
+                // Not as stored: a definition may have changed its storage version since.
+                let head = if in_list && self.kind.strategic { Head::Bare } else { Head::Of(&self.kind) };
                 encode::write_object(out, entry, head);
                 Ok(())
             }

@@ -191,7 +191,9 @@ impl Writer {
     fn shared<'a>(&self, change: &'a Change) -> Option<&'a Bytes> {
         let everything = self.selection.is_everything()
             && (!self.selection.exact || *change.entry.key == *self.selection.prefix);
-        (everything && self.shape.is_stored()).then(|| change.memo.get_or_init(|| plain_line(change)))
+        let same =
+            everything && self.shape.is_stored() && encode::is_stored_as(&change.entry, &self.shape.kind);
+        same.then(|| change.memo.get_or_init(|| plain_line(change)))
     }
 
     /// The line of a change as this watcher sees it: an object may enter or leave its selection.

@@ -89,9 +89,8 @@ pub async fn update(
 /// The stored object in the version this kind serves.
 pub fn current(kind: &Kind, entry: &Entry) -> Result<Value, Status> {
     let mut old = encode::decode(entry).map_err(|e| errors::unreadable(kind, &entry.key, &e))?;
-    if kind.version != kind.storage_version {
-        old["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
-    }
+    // Always: a definition may have changed its storage version since the object was written.
+    old["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
     Ok(old)
 }
 

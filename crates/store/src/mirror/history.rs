@@ -13,7 +13,7 @@ use crate::{Change, Revision};
 pub struct HistoryLimits {
     /// The most changes kept.
     pub changes_max: usize,
-    /// The most bytes of superseded values (and keys) kept.
+    /// The most bytes kept: superseded values, and the changes' own as watchers see them.
     pub bytes_max: usize,
 }
 
@@ -39,11 +39,12 @@ pub(crate) struct History {
     limits: HistoryLimits,
 }
 
-/// What a change keeps in memory that the current state does not.
+/// What a change keeps in memory: what it replaced, and its own value once more, since watchers keep an encoded copy.
 pub(crate) fn weight(change: &Change) -> usize {
     /// The structs themselves, roughly.
     const OVERHEAD: usize = 160;
-    OVERHEAD + change.entry.key.len() + change.previous.as_ref().map_or(0, |previous| previous.value.len())
+    let replaced = change.previous.as_ref().map_or(0, |previous| previous.value.len());
+    OVERHEAD + change.entry.key.len() + change.entry.value.len() + replaced
 }
 
 impl History {
