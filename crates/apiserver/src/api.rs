@@ -125,16 +125,6 @@ impl Api {
             now_s: clock::epoch_s(),
         })
     }
-
-    /// Waits until the policy holds every role and binding acknowledged so far, by whichever hub.
-    pub async fn catch_up_with_roles(&self) -> Result<(), Status> {
-        self.store.barrier().await.map_err(|e| errors::general(&e))?;
-        let snapshot = self.store.snapshot();
-        let prefix = format!("{}/", authz::GROUP);
-        let newest = snapshot.range(&prefix, "").map(|entry| entry.revision).max();
-        self.authz.caught_up(newest.unwrap_or(0)).await;
-        Ok(())
-    }
 }
 
 /// Seconds since 1970 as RFC 3339.

@@ -150,33 +150,9 @@ async fn open_watch(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>
     let selection = Selection::parse(&place.kind, place.namespace(), place.name(), call.options)?;
     let stop = call.api.tasks.stopping();
     let frames = watch::watch(&*call.api.store, shape, selection, call.options, stop).await?;
-    let open = call.api.telemetry.longrunning.clone();
-    open.add(1);
     let mut response = answer::json(StatusCode::OK, Bytes::new());
-    *response.body_mut() = Body::Stream(Box::pin(Counted { frames, open }));
+    *response.body_mut() = Body::stream(frames);
     Ok(response)
-}
-
-/// A stream that is counted while it is open.
-struct Counted {
-    frames: futures::stream::BoxStream<'static, Bytes>,
-    open: Arc<landfall_runtime::metrics::Gauge>,
-}
-
-impl futures::Stream for Counted {
-    type Item = Bytes;
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Bytes>> {
-        self.frames.as_mut().poll_next(context)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.open.add(-1);
-    }
 }
 
 // === writing ===

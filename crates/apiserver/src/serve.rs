@@ -1,7 +1,9 @@
 //! One request from arrival to answer: who, may they, what, and what is noted about it.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -13,10 +15,10 @@ use landfall_runtime::clock;
 
 use crate::api::Api;
 use crate::audit;
-use crate::authn::{User, impersonate, x509};
+use crate::authn::{ANONYMOUS, MASTERS, User, impersonate, x509};
 use crate::authz::{self, Attributes};
 use crate::http::answer::{self, Style};
-use crate::http::body::Body;
+use crate::http::body::{Body, Slot};
 use crate::http::negotiate::{self, Encoding, Offers};
 use crate::options::{self, Options};
 use crate::route::{self, Route, Target};
@@ -24,6 +26,12 @@ use crate::{resources, system};
 
 /// Requests served at once, watches excluded; more get 429.
 const INFLIGHT_MAX: i64 = 4_000;
+
+/// Watches open at once; more get 429.
+const WATCHES_MAX: i64 = 50_000;
+
+/// How long a request may take, up to its answer; for a watch, up to its opening.
+const REQUEST_MAX: Duration = Duration::from_secs(60);
 
 /// The longest path and query.
 const URI_BYTES_MAX: usize = 16 * 1024;
@@ -78,17 +86,19 @@ where
 {
     let began = clock::instant();
     let (head, body) = request.into_parts();
-    let now = api.telemetry.inflight.add(1);
-    let _served = OnDrop(|| {
-        api.telemetry.inflight.add(-1);
-    });
     let asked = match ask(&head) {
-        Ok(_) if now > INFLIGHT_MAX => return refuse(&too_many(), &head),
         Ok(asked) => asked,
         Err(status) => return refuse(&status, &head),
     };
+    let (gauge, max) = match asked.verb {
+        "watch" => (&api.telemetry.longrunning, WATCHES_MAX),
+        _ => (&api.telemetry.inflight, INFLIGHT_MAX),
+    };
+    let (slot, taken) = Slot::take(gauge);
+    let crowded = taken > max && !is_health(&asked.route);
     let mut note = audit::Note::default();
-    let result = enter(api, peer, &head, &asked, body, &mut note).await;
+    let entered = enter(api, peer, &head, &asked, body, crowded, &mut note);
+    let result = tokio::time::timeout(REQUEST_MAX, entered).await.unwrap_or_else(|_| Err(took_too_long()));
     let (response, refusal) = match result {
         Ok(response) => (response, None),
         Err(status) => (refuse(&status, &head), Some(status)),
@@ -117,15 +127,17 @@ where
     // Only resources that exist become labels, so that strangers cannot invent them.
     let resource = if api.catalog.load().is_unknown(resource) { "" } else { resource };
     api.telemetry.request(metric_verb(asked.verb), resource, code, began.elapsed());
-    response
+    response.map(|body| body.holding(slot))
 }
 
-struct OnDrop<F: FnMut()>(F);
+/// Whoever looks after this hub must get an answer when it is busy most of all.
+fn is_health(route: &Route<'_>) -> bool {
+    let Route::Other(path) = route else { return false };
+    matches!(path.split('/').nth(1), Some("healthz" | "livez" | "readyz"))
+}
 
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
+fn took_too_long() -> Status {
+    Status::new(Reason::Timeout, "request did not complete within the allotted timeout")
 }
 
 fn too_many() -> Status {
@@ -205,21 +217,21 @@ fn metric_verb(verb: &'static str) -> &'static str {
     }
 }
 
-/// Authenticates, authorises, dispatches.
+/// Authenticates, authorises, dispatches. When it is `crowded`, only administrators get in.
 async fn enter<B>(
     api: &Arc<Api>,
     peer: &Peer,
     head: &Parts,
     asked: &Asked<'_>,
     body: B,
+    crowded: bool,
     note: &mut audit::Note,
 ) -> Result<Response<Body>, Status>
 where
     B: HttpBody<Data = Bytes> + Unpin + Send,
     B::Error: std::fmt::Display,
 {
-    let lookup = |plural: &str, namespace: &str, name: &str| api.lookup(plural, namespace, name);
-    let user = api.authn.authenticate(&peer.certificate, &head.headers, &lookup, clock::epoch_s())?;
+    let user = authenticate(api, peer, head).await?;
     note.user = Some(user.clone());
     let request = attributes(&user, asked, head);
     let other = impersonate::impersonate_for(&head.headers, &request, &api.authz.policy())?;
@@ -231,6 +243,9 @@ where
         }
         None => user,
     };
+    if crowded && !user.in_group(MASTERS) {
+        return Err(too_many());
+    }
     authorize(api, &user, asked, head, note).await?;
     let style = style(head, &asked.options, offers(&asked.route))?;
     let call = Call { api, user: &user, head, options: &asked.options, style };
@@ -239,6 +254,26 @@ where
         Route::Discovery => system::discovery(&call),
         Route::Other(path) => system::dispatch(&call, path).await,
     }
+}
+
+/// Who asks. A good token may be of an account that another hub has made a moment ago: that is looked up twice.
+async fn authenticate(api: &Api, peer: &Peer, head: &Parts) -> Result<Arc<User>, Status> {
+    let (result, looked) = authenticate_now(api, peer, head);
+    if result.is_ok() || !looked || api.store.barrier().await.is_err() {
+        return result;
+    }
+    authenticate_now(api, peer, head).0
+}
+
+/// Who asks, and whether the store was asked about them: only when a token's signature is good.
+fn authenticate_now(api: &Api, peer: &Peer, head: &Parts) -> (Result<Arc<User>, Status>, bool) {
+    let looked = Cell::new(false);
+    let lookup = |plural: &str, namespace: &str, name: &str| {
+        looked.set(true);
+        api.lookup(plural, namespace, name)
+    };
+    let result = api.authn.authenticate(&peer.certificate, &head.headers, &lookup, clock::epoch_s());
+    (result, looked.get())
 }
 
 async fn authorize(
@@ -250,9 +285,9 @@ async fn authorize(
 ) -> Result<(), Status> {
     let attributes = attributes(user, asked, head);
     let mut verdict = api.authz.policy().authorize(&attributes);
-    if !verdict.allowed() {
+    if !verdict.allowed() && user.name != ANONYMOUS {
         // A binding may have been made through another hub a moment ago.
-        api.catch_up_with_roles().await?;
+        api.authz.catch_up(&*api.store).await;
         verdict = api.authz.policy().authorize(&attributes);
     }
     note.decision(&verdict);
@@ -324,6 +359,16 @@ fn text<'a>(headers: &'a HeaderMap, name: &http::header::HeaderName) -> Option<&
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn health_is_never_turned_away() {
+        for (path, want) in
+            [("/healthz", true), ("/livez/ping", true), ("/readyz", true), ("/metrics", false)]
+        {
+            assert_eq!(is_health(&route::parse(path)), want, "{path}");
+        }
+        assert!(!is_health(&route::parse("/api/v1/namespaces/healthz")));
+    }
 
     #[test]
     fn what_is_asked_in_the_words_of_authorisation() {

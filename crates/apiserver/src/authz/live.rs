@@ -12,7 +12,8 @@ use arc_swap::{ArcSwap, Guard};
 use landfall_runtime::tasks::Tasks;
 use landfall_store::{Entry, Error, Event, Revision, Snapshot, Store};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::time::Instant;
 
 use super::policy::Item;
 use super::{GROUP, Policy};
@@ -25,27 +26,44 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long a writer waits at most: a store that stops telling its changes must not stop writes.
 const CAUGHT_UP: Duration = Duration::from_secs(5);
 
+/// How far apart the store is asked at least for the sake of refused requests.
+const CATCH_UP_EVERY: Duration = Duration::from_millis(100);
+/// How long a refused request waits at most for what other hubs wrote.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
+/// How long the follower may take to say where it is before it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
 /// The policy of now.
 pub struct Rbac {
     policy: ArcSwap<Policy>,
     applied: watch::Sender<Revision>,
+    /// Asks the follower to say where it is.
+    asked: Notify,
+    /// When the last round of [`Rbac::catch_up`] began; locked during one.
+    round: Mutex<Option<Instant>>,
 }
 
 impl Rbac {
     /// A policy that never changes, for tests and for servers whose rights are fixed.
     pub fn fixed(policy: Policy) -> Arc<Self> {
-        let applied = watch::channel(Revision::MAX).0;
-        Arc::new(Self { policy: ArcSwap::from_pointee(policy), applied })
+        Arc::new(Self::new(policy, Revision::MAX))
     }
 
     /// Compiles what the store holds and follows it until the tasks stop.
     pub fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Arc<Self> {
         let (items, revision) = read(&store.snapshot());
-        let applied = watch::channel(revision).0;
-        let policy = ArcSwap::from_pointee(Policy::compile(items.values()));
-        let rbac = Arc::new(Self { policy, applied });
+        let rbac = Arc::new(Self::new(Policy::compile(items.values()), revision));
         tasks.spawn_until_stop(follow(store, Arc::clone(&rbac), items, revision));
         rbac
+    }
+
+    fn new(policy: Policy, revision: Revision) -> Self {
+        Self {
+            policy: ArcSwap::from_pointee(policy),
+            applied: watch::channel(revision).0,
+            asked: Notify::new(),
+            round: Mutex::default(),
+        }
     }
 
     /// The policy of now. Hold it for one request, not longer.
@@ -61,6 +79,32 @@ impl Rbac {
         if waited.is_err() {
             tracing::warn!(revision, "the RBAC policy is behind the store");
         }
+    }
+
+    /// Waits until the policy holds what any hub acknowledged before the call, if that can be had soon. Callers at
+    /// the same time share one question to the store.
+    pub async fn catch_up(&self, store: &dyn Store) {
+        let arrived = Instant::now();
+        let mut round = self.round.lock().await;
+        if let Some(began) = *round {
+            if began >= arrived {
+                return;
+            }
+            tokio::time::sleep_until(began + CATCH_UP_EVERY).await;
+        }
+        let began = Instant::now();
+        let _late = tokio::time::timeout(CATCH_UP_MAX, async {
+            let Ok(revision) = store.barrier().await else { return };
+            let mut applied = self.applied.subscribe();
+            loop {
+                self.asked.notify_one();
+                if tokio::time::timeout(ASK_AGAIN, applied.wait_for(|at| *at >= revision)).await.is_ok() {
+                    return;
+                }
+            }
+        })
+        .await;
+        *round = Some(began);
     }
 
     /// Tells of every new policy, by the revision it holds; for what follows from roles, such as aggregation.
@@ -113,8 +157,13 @@ async fn follow_from(
     let mut events = Vec::new();
     loop {
         events.clear();
-        if let Err(why) = watch.next_batch(&mut events, BATCH_MAX).await {
-            return why;
+        tokio::select! {
+            next = watch.next_batch(&mut events, BATCH_MAX) => {
+                if let Err(why) = next {
+                    return why;
+                }
+            }
+            () = rbac.asked.notified() => {}
         }
         let mut changed = false;
         for event in &events {
@@ -126,10 +175,11 @@ async fn follow_from(
                 Event::Progress(at) => *revision = *at,
             }
         }
+        *revision = watch.yielded().max(*revision);
         if changed {
             rbac.apply(items, *revision);
         } else {
-            rbac.applied.send_replace(*revision);
+            rbac.applied.send_if_modified(|at| std::mem::replace(at, *revision) != *revision);
         }
     }
 }
@@ -199,6 +249,13 @@ mod tests {
         let bad = store.create(&bad, "no JSON".into(), None).await.expect("a value");
         rbac.caught_up(bad.revision).await;
         assert!(allowed(&rbac));
+
+        // What is written elsewhere is caught up with, also when nothing concerns the policy.
+        store.create("core/services/dev/y", "{}".into(), None).await.expect("a service");
+        let begin = Instant::now();
+        tokio::join!(rbac.catch_up(&*store), rbac.catch_up(&*store), rbac.catch_up(&*store));
+        assert!(*rbac.applied.borrow() >= store.snapshot().revision());
+        assert!(begin.elapsed() < CATCH_UP_MAX, "{:?}", begin.elapsed());
 
         let gone = store.delete(&key, entry.revision).await.expect("removed");
         rbac.caught_up(gone.revision).await;

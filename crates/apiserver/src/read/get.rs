@@ -20,8 +20,7 @@ pub async fn entry(
     if wanted != Some(0) {
         store.barrier().await.map_err(|e| errors::general(&e))?;
     }
-    let snapshot = store.snapshot();
-    super::list::reached(snapshot.revision(), wanted)?;
+    let snapshot = super::list::reach(store, wanted).await?;
     let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, name);
     snapshot.get(&key).cloned().ok_or_else(|| Status::not_found(&kind.group, &kind.plural, name))
 }

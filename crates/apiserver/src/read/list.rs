@@ -1,5 +1,7 @@
 //! Listing: a consistent snapshot, selected, in chunks if asked, in any form.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use landfall_api::field::{ErrorList, ErrorType, Path};
 use landfall_api::{Reason, Status};
@@ -26,13 +28,38 @@ pub fn parse_revision(text: &str) -> Result<Option<u64>, Status> {
     })
 }
 
-/// 504 when a client asks for a state this store has not reached.
-pub fn reached(current: u64, wanted: Option<u64>) -> Result<(), Status> {
-    match wanted {
-        Some(asked) if asked > current => Err(errors::general(&Error::Future { asked, current })),
-        _ => Ok(()),
+/// How long a client waits for a revision that it has from another hub and this one has not reached.
+const BEHIND_MAX: Duration = Duration::from_secs(3);
+
+/// The newest state here, once it is not older than `wanted`; 504 when that takes too long.
+pub async fn reach(store: &dyn Store, wanted: Option<u64>) -> Result<Snapshot, Status> {
+    let snapshot = store.snapshot();
+    let asked = wanted.unwrap_or(0);
+    if snapshot.revision() >= asked {
+        return Ok(snapshot);
+    }
+    store.barrier().await.map_err(|e| errors::general(&e))?;
+    // Whoever asks for something that has not happened anywhere gets a moment for it to happen.
+    let _late = tokio::time::timeout(BEHIND_MAX, pass(store, asked)).await;
+    let snapshot = store.snapshot();
+    let current = snapshot.revision();
+    if current < asked { Err(errors::general(&Error::Future { asked, current })) } else { Ok(snapshot) }
+}
+
+/// Returns once the store's state is at a revision, or can no longer be followed.
+async fn pass(store: &dyn Store, revision: u64) {
+    let Ok(mut watch) = store.watch("", store.snapshot().revision()) else { return };
+    let mut events = Vec::new();
+    while store.snapshot().revision() < revision {
+        events.clear();
+        if watch.next_batch(&mut events, FOLLOW_EVENTS).await.is_err() {
+            return;
+        }
     }
 }
+
+/// How many changes are skipped at once while waiting for a revision.
+const FOLLOW_EVENTS: usize = 1024;
 
 /// Lists; the encoded answer.
 pub async fn list(
@@ -70,20 +97,29 @@ async fn start(
     if !options.continue_token.is_empty() {
         return resume(store, shape, selection, options, wanted).await;
     }
-    let exact = options.resource_version_match == "Exact";
     let snapshot = match wanted {
-        Some(revision) if exact => {
-            store.barrier().await.map_err(|e| errors::general(&e))?;
-            store.snapshot_at(revision).await.map_err(|e| errors::general(&e))?
+        Some(revision) => {
+            let newest = reach(store, wanted).await?;
+            if exactly(options, revision) {
+                store.snapshot_at(revision).await.map_err(|e| errors::general(&e))?
+            } else {
+                newest
+            }
         }
-        Some(revision) if store.snapshot().revision() >= revision => store.snapshot(),
-        _ => {
+        None => {
             store.barrier().await.map_err(|e| errors::general(&e))?;
             store.snapshot()
         }
     };
-    reached(snapshot.revision(), wanted)?;
     Ok((snapshot, String::new()))
+}
+
+/// Whether a list is of that very revision. Chunks are when nothing else is said, for the sake of old clients.
+fn exactly(options: &Options<'_>, revision: u64) -> bool {
+    match &*options.resource_version_match {
+        "" => options.limit > 0 && revision > 0,
+        rule => rule == "Exact",
+    }
 }
 
 async fn resume(
@@ -212,5 +248,34 @@ impl Page {
         }
         out.extend_from_slice(b"]}");
         Ok(out.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_of_a_revision_are_exact() {
+        let check = |limit, rule: &'static str, revision, want| {
+            let options = Options { limit, resource_version_match: rule.into(), ..Options::default() };
+            assert_eq!(exactly(&options, revision), want, "{limit} {rule:?} {revision}");
+        };
+        check(0, "", 5, false);
+        check(1, "", 5, true);
+        check(1, "", 0, false);
+        check(1, "NotOlderThan", 5, false);
+        check(0, "Exact", 5, true);
+    }
+
+    #[tokio::test]
+    async fn a_revision_that_comes_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = landfall_store::open_embedded(landfall_store::embedded::Config::new(dir.path())).unwrap();
+        let first = store.create("a/b", "1".into(), None).await.unwrap();
+        let (got, second) =
+            tokio::join!(reach(&*store, Some(first.revision + 1)), store.create("a/c", "2".into(), None));
+        assert!(got.unwrap().revision() >= second.unwrap().revision);
+        store.close().await;
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use landfall_api::Status;
+use landfall_runtime::clock;
 use landfall_store::{Change, Entry, Error, Event, Memo, Snapshot, Store, Watch};
 use serde_json::{Value, json};
 
@@ -23,6 +24,12 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The most events taken from the store, and the most bytes joined, for one frame.
 const BATCH_EVENTS_MAX: usize = 256;
 const FRAME_BYTES_MAX: usize = 256 * 1024;
+
+/// How many objects of the initial state are looked at before others get their turn.
+const WALK_MAX: usize = 1024;
+
+/// Batches come at least this far apart, so that under many writes a watcher gets fewer and larger frames.
+const PACE: Duration = Duration::from_millis(10);
 
 /// A watch without a timeout ends after this long plus a part of it, so that clients spread over several hubs.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30 * 60);
@@ -41,17 +48,18 @@ pub async fn watch(
     if wanted.is_none() || (initial == Initial::StateThenMark && wanted != Some(0)) {
         store.barrier().await.map_err(|e| errors::general(&e))?;
     }
-    let snapshot = store.snapshot();
-    let after = match initial {
-        Initial::None => wanted.unwrap_or_else(|| snapshot.revision()),
-        _ => snapshot.revision(),
+    let (snapshot, after) = match (initial, wanted) {
+        (Initial::None, Some(after)) if after > 0 => (store.snapshot(), after),
+        _ => {
+            let snapshot = super::list::reach(store, wanted).await?;
+            let now = snapshot.revision();
+            (snapshot, now)
+        }
     };
-    if initial != Initial::None {
-        super::list::reached(snapshot.revision(), wanted)?;
-    }
     let opened = match store.watch(&selection.prefix, after) {
-        Ok(watch) if options.bookmarks => Ok(watch.with_progress(BOOKMARK_EVERY)),
-        other => other,
+        Ok(watch) if options.bookmarks => Ok(watch.with_pace(PACE).with_progress(BOOKMARK_EVERY)),
+        Ok(watch) => Ok(watch.with_pace(PACE)),
+        Err(error) => Err(error),
     };
     let watch = match opened {
         Ok(watch) => watch,
@@ -62,15 +70,17 @@ pub async fn watch(
         }
         Err(error) => return Err(errors::general(&error)),
     };
-    let mut writer = Writer { shape, selection, headings: true };
-    let first = writer.initial(&snapshot, initial, options.bookmarks)?;
+    let writer = Writer { shape, selection, headings: true };
+    let walk = (initial != Initial::None).then(|| Walk {
+        snapshot,
+        after: String::new(),
+        mark: initial == Initial::StateThenMark && options.bookmarks,
+    });
     let timeout = options.timeout_s.filter(|s| *s > 0).map_or_else(spread_timeout, Duration::from_secs);
-    let live = live(watch, writer);
     let end = async move {
         tokio::select! { () = tokio::time::sleep(timeout) => {}, () = stop => {} }
     };
-    let head = stream::iter(first);
-    Ok(head.chain(live.take_until(Box::pin(end))).boxed())
+    Ok(frames(watch, writer, walk).take_until(Box::pin(end)).boxed())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,16 +112,37 @@ fn initial_state(options: &Options<'_>, wanted: Option<u64>) -> Result<Initial, 
 }
 
 fn spread_timeout() -> Duration {
-    // The address of a fresh allocation is luck enough to spread reconnects.
     let luck = uuid::Uuid::new_v4().as_u128() % 1800;
     TIMEOUT_DEFAULT + Duration::from_secs(u64::try_from(luck).unwrap_or(0))
 }
 
-/// Frames of live changes until the watch fails.
-fn live(watch: Watch, writer: Writer) -> impl futures::Stream<Item = Bytes> + Send {
-    let state = Some((watch, writer, Vec::with_capacity(BATCH_EVENTS_MAX)));
+/// The initial state on its way to a client: made frame by frame, as fast as the client takes it.
+struct Walk {
+    snapshot: Snapshot,
+    /// The last key looked at.
+    after: String,
+    /// Whether a bookmark ends it.
+    mark: bool,
+}
+
+/// Frames of the initial state, then of live changes, until the watch fails.
+fn frames(watch: Watch, writer: Writer, walk: Option<Walk>) -> impl futures::Stream<Item = Bytes> + Send {
+    let state = Some((watch, writer, walk, Vec::new()));
     stream::unfold(state, |state| async move {
-        let (mut watch, mut writer, mut events) = state?;
+        let (mut watch, mut writer, mut walk, mut events) = state?;
+        while let Some(left) = walk.take() {
+            let frame = match writer.walk(left) {
+                Ok((frame, rest)) => {
+                    walk = rest;
+                    frame
+                }
+                Err(status) => return Some((error_line(&status), None)),
+            };
+            if !frame.is_empty() {
+                return Some((frame, Some((watch, writer, walk, events))));
+            }
+            tokio::task::yield_now().await;
+        }
         loop {
             events.clear();
             if let Err(error) = watch.next_batch(&mut events, BATCH_EVENTS_MAX).await {
@@ -122,7 +153,7 @@ fn live(watch: Watch, writer: Writer) -> impl futures::Stream<Item = Bytes> + Se
             }
             match writer.frame(&events) {
                 Ok(frame) if frame.is_empty() => {}
-                Ok(frame) => return Some((frame, Some((watch, writer, events)))),
+                Ok(frame) => return Some((frame, Some((watch, writer, None, events)))),
                 Err(status) => return Some((error_line(&status), None)),
             }
         }
@@ -138,37 +169,39 @@ struct Writer {
 }
 
 impl Writer {
-    fn initial(
-        &mut self,
-        snapshot: &Snapshot,
-        initial: Initial,
-        bookmarks: bool,
-    ) -> Result<Vec<Bytes>, Status> {
-        let mut frames = Vec::new();
-        if initial == Initial::None {
-            return Ok(frames);
-        }
+    /// The next frame of the initial state (it may be empty), and what is left of it.
+    fn walk(&mut self, mut walk: Walk) -> Result<(Bytes, Option<Walk>), Status> {
+        self.shape.now_s = clock::epoch_s();
         let mut out = Vec::new();
         let prefix = self.selection.prefix.clone();
-        for entry in snapshot.range(&prefix, "") {
+        // A whole key is not a range.
+        let one = self.selection.exact.then(|| walk.snapshot.get(&prefix)).flatten();
+        let range = (!self.selection.exact).then(|| walk.snapshot.range(&prefix, &walk.after));
+        let (mut seen, mut stopped) = (0, None);
+        for entry in one.into_iter().chain(range.into_iter().flatten()) {
             if self.selection.matches(entry) {
                 self.line(&mut out, "ADDED", entry)?;
             }
-            if out.len() > FRAME_BYTES_MAX {
-                frames.push(std::mem::take(&mut out).into());
+            seen += 1;
+            if !self.selection.exact && (seen >= WALK_MAX || out.len() > FRAME_BYTES_MAX) {
+                stopped = Some(entry.key.to_string());
+                break;
             }
         }
-        if initial == Initial::StateThenMark && bookmarks {
-            self.bookmark(&mut out, snapshot.revision(), true);
+        if let Some(after) = stopped {
+            walk.after = after;
+            return Ok((out.into(), Some(walk)));
         }
-        if !out.is_empty() {
-            frames.push(out.into());
+        if walk.mark {
+            self.bookmark(&mut out, walk.snapshot.revision(), true);
         }
-        Ok(frames)
+        Ok((out.into(), None))
     }
 
     /// One frame for a batch of events; a single shared line is sent without copying it.
     fn frame(&mut self, events: &[Event]) -> Result<Bytes, Status> {
+        // Ages are counted to the moment they are written.
+        self.shape.now_s = clock::epoch_s();
         if let [Event::Change(change)] = events
             && let Some(line) = self.shared(change)
         {
@@ -277,4 +310,70 @@ fn error_line(status: &Status) -> Bytes {
     let mut line = json!({"type": "ERROR", "object": status.to_value()}).to_string();
     line.push('\n');
     line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::shape::Include;
+    use super::*;
+
+    fn kind() -> landfall_api::Kind {
+        landfall_api::kinds::federation().into_iter().find(|k| k.kind == "ConfigMap").unwrap()
+    }
+
+    async fn open(
+        store: &Arc<dyn Store>,
+        options: &Options<'_>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> BoxStream<'static, Bytes> {
+        let kind = kind();
+        let selection = Selection::parse(&kind, "", "", options).unwrap();
+        let shape = Shape::new(Arc::new(kind), Form::Plain, Include::Metadata, 0);
+        watch(&**store, shape, selection, options, stop).await.unwrap()
+    }
+
+    async fn put(store: &Arc<dyn Store>, name: &str, size: usize) -> u64 {
+        let object = json!({"metadata": {"name": name, "namespace": "dev"}, "data": {"x": "x".repeat(size)}});
+        let key = format!("core/configmaps/dev/{name}");
+        store.create(&key, encode::stored(&kind(), &object), None).await.unwrap().revision
+    }
+
+    fn lines(frame: &Bytes) -> usize {
+        frame.iter().filter(|b| **b == b'\n').count()
+    }
+
+    #[tokio::test]
+    async fn the_state_comes_in_frames_and_then_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = landfall_store::open_embedded(landfall_store::embedded::Config::new(dir.path())).unwrap();
+        for number in 0..5 {
+            put(&store, &format!("c{number}"), 100_000).await;
+        }
+        let options = Options { resource_version: "0".into(), ..Options::default() };
+        let mut frames = open(&store, &options, std::future::pending()).await;
+        let (first, second) = (frames.next().await.unwrap(), frames.next().await.unwrap());
+        assert_eq!((lines(&first), lines(&second)), (3, 2));
+        put(&store, "new", 1).await;
+        assert!(frames.next().await.unwrap().starts_with(b"{\"type\":\"ADDED\""));
+
+        // Without initial events a watch from anywhere begins now.
+        let options = Options {
+            send_initial_events: Some(false),
+            resource_version: "0".into(),
+            resource_version_match: "NotOlderThan".into(),
+            ..Options::default()
+        };
+        let mut frames = open(&store, &options, std::future::pending()).await;
+        let revision = put(&store, "newer", 1).await;
+        let frame = frames.next().await.unwrap();
+        assert!(String::from_utf8_lossy(&frame).contains(&format!("\"resourceVersion\":\"{revision}\"")));
+
+        // Stopping cuts off what is left of the state too.
+        let options = Options::default();
+        let mut frames = open(&store, &options, std::future::ready(())).await;
+        assert_eq!(frames.next().await, None);
+        store.close().await;
+    }
 }
