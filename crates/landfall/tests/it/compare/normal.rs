@@ -8,7 +8,7 @@ const PATTERNS: &[(&str, &str)] = &[
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| [+-]\d{4} UTC)?", "TIME"),
     (r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+0000", "TIME"),
     (r#"(resourceVersion\\*"?: ?)\\*"\d+\\*""#, "${1}RV"),
-    (r"(current: )\d+$", "${1}RV"),
+    (r"(current: |resource version to be \d+, was )\d+$", "${1}RV"),
     (r"(Resource Version:\s+)\d+", "${1}RV"),
     (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "TOKEN"),
     (r"127\.0\.0\.1:\d+", "HOST:PORT"),

