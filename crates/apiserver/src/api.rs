@@ -15,6 +15,7 @@ use crate::audit::Audit;
 use crate::authn::{Authenticator, Found, User};
 use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
+use crate::definitions::Definitions;
 use crate::openapi::CustomSchemas;
 use crate::telemetry::Telemetry;
 use crate::write::By;
@@ -40,8 +41,8 @@ pub struct Api {
     pub telemetry: Telemetry,
     /// Background work, and the signal to stop.
     pub tasks: Tasks,
-    /// One refresh of the catalog at a time.
-    pub(crate) refreshing: Mutex<()>,
+    /// The definitions as last read; one change of the catalog at a time.
+    pub(crate) definitions: Mutex<Definitions>,
 }
 
 impl Api {

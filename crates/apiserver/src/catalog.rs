@@ -17,7 +17,9 @@ pub struct Catalog {
     by_plural: HashMap<Box<str>, Vec<Arc<Kind>>>,
     discovery: OnceLock<Discovery>,
     schemas: CustomSchemas,
-    openapi: OnceLock<OpenApi>,
+    openapi: OnceLock<Arc<OpenApi>>,
+    /// Documents made before, for what has not changed since.
+    before: Option<Arc<OpenApi>>,
 }
 
 impl Catalog {
@@ -32,6 +34,13 @@ impl Catalog {
             catalog.order.push(kind);
         }
         catalog
+    }
+
+    /// The same catalog, with documents of an earlier one where they still hold.
+    #[must_use]
+    pub fn keeping(self, earlier: &Self) -> Self {
+        let before = earlier.openapi.get().or(earlier.before.as_ref()).cloned();
+        Self { before, ..self }
     }
 
     /// The kind served at a path.
@@ -62,7 +71,8 @@ impl Catalog {
 
     /// The OpenAPI documents, made on first use.
     pub fn openapi(&self) -> &OpenApi {
-        self.openapi.get_or_init(|| OpenApi::new(&self.order, self.schemas.clone()))
+        self.openapi
+            .get_or_init(|| OpenApi::after(&self.order, self.schemas.clone(), self.before.as_deref()).into())
     }
 
     /// Every kind, in discovery order.

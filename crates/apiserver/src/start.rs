@@ -116,7 +116,7 @@ pub async fn start(
         authz: Rbac::start(store.clone(), &tasks),
         telemetry,
         tasks: tasks.clone(),
-        refreshing: tokio::sync::Mutex::default(),
+        definitions: tokio::sync::Mutex::default(),
         store,
     });
     prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
@@ -152,7 +152,7 @@ fn keep_house(api: &Arc<Api>, identity: String, root_ca: Arc<str>) {
 
 /// Definitions have rules that only this crate knows.
 fn with_rules(mut kind: Kind) -> Arc<Kind> {
-    if kind.group == definitions::GROUP {
+    if kind.group == crd::GROUP {
         kind.rules = Arc::new(crd::CrdRules);
     }
     Arc::new(kind)

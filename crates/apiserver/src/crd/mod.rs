@@ -44,7 +44,7 @@ use crate::discovery::by_priority;
 
 pub use custom::CustomRules;
 pub use definition::CrdRules;
-pub use status::{Taken, status_for};
+pub use status::{Taken, is_settled, settle, status_for};
 
 /// The group of definitions.
 pub const GROUP: &str = "apiextensions.k8s.io";
@@ -71,6 +71,12 @@ pub fn unserved(crd: &Value) -> Option<Kind> {
     let spec = crd.get("spec")?;
     let version = schema::list(spec, "versions").iter().find(|v| flag(v, "storage") && !flag(v, "served"))?;
     Some(kind(crd, spec, version, text(version, "name")))
+}
+
+/// Group and plural of a definition.
+pub fn names(definition: &Value) -> (&str, &str) {
+    let spec = definition.get("spec").unwrap_or(&Value::Null);
+    (text(spec, "group"), spec.get("names").map_or("", |names| text(names, "plural")))
 }
 
 /// What is said with every answer of a deprecated version.

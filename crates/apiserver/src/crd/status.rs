@@ -92,6 +92,22 @@ pub fn status_for(crd: &Value, taken: &Taken, now: &str) -> Value {
     status
 }
 
+/// A definition with the status it should have; none when it has it.
+pub fn settle(crd: &Value, taken: &Taken, now: &str) -> Option<Value> {
+    let status = status_for(crd, taken, now);
+    if crd.get("status") == Some(&status) {
+        return None;
+    }
+    let mut settled = crd.clone();
+    settled.as_object_mut()?.insert("status".into(), status);
+    Some(settled)
+}
+
+/// Whether the status is right whatever others hold: every wanted name is accepted, and names once held stay.
+pub fn is_settled(crd: &Value) -> bool {
+    settle(crd, &Taken::default(), "").is_none()
+}
+
 /// The names that may be used, and the last conflict if there is one.
 fn accept(wanted: &Value, held: &Value, taken: &Taken) -> (Value, Option<(&'static str, String)>) {
     let mut names = held.as_object().cloned().unwrap_or_default();
@@ -260,6 +276,7 @@ mod tests {
         let status = status_for(&second, &taken, "t0");
         assert_eq!(status["acceptedNames"], json!({"plural": "b"}));
         let conditions = &status["conditions"];
+        assert!(is_settled(&all[0]) && !is_settled(&second));
         assert_eq!(conditions[0]["reason"], "KindConflict");
         assert_eq!(conditions[0]["message"], "\"A\" is already in use");
         assert_eq!(

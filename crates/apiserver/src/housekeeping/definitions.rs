@@ -1,7 +1,7 @@
 //! Definitions of kinds: which names they get, and how one takes its objects with it.
 //!
 //! Reads:      CustomResourceDefinitions; the objects of a deleting one
-//! Decides:    [`crate::crd::status_for`]
+//! Decides:    [`crate::crd::settle`]
 //! Writes:     `status` of definitions; deletes of custom objects; at last the cleanup finalizer
 //! Wakes on:   a definition new, changed or gone; an object of a deleting one gone, and every 5 s
 //! Guarantees: never deletes objects of a built-in kind; the finalizer goes only when no object is left
@@ -15,12 +15,8 @@ use super::client::{Delete, ObjectClient, Part, Place, Propagation};
 use super::gc::{failed, outcome, unless_gone};
 use super::plan::without_finalizer;
 use super::queue::Outcome;
-use crate::crd::{self, FINALIZER, Taken, status};
+use crate::crd::{self, FINALIZER, GROUP, PLURAL, Taken, names, status};
 
-/// The group of definitions.
-pub const GROUP: &str = "apiextensions.k8s.io";
-/// The resource name of definitions.
-pub const PLURAL: &str = "customresourcedefinitions";
 /// How long to wait before looking again at what remains.
 const RECHECK: Duration = Duration::from_secs(5);
 
@@ -38,20 +34,18 @@ pub async fn reconcile(client: &dyn ObjectClient, name: &str, builtin: &[Kind], 
     if meta::deleting(&definition) {
         return clean_up(client, &definition, builtin, now).await;
     }
+    if crd::is_settled(&definition) {
+        return Outcome::Done;
+    }
     let all = match client.list(GROUP, PLURAL, "").await {
         Ok(all) => all,
         Err(status) => return failed(&status),
     };
     let taken = Taken::around(&definition, all.iter().map(|d| &**d), builtin.iter());
-    let wanted = crd::status_for(&definition, &taken, now);
-    if definition.get("status") == Some(&wanted) {
-        return Outcome::Done;
+    match crd::settle(&definition, &taken, now) {
+        Some(settled) => outcome(client.update(place(name), settled, Part::Status).await),
+        None => Outcome::Done,
     }
-    let mut changed = (*definition).clone();
-    if let Some(map) = changed.as_object_mut() {
-        map.insert("status".into(), wanted);
-    }
-    outcome(client.update(place(name), changed, Part::Status).await)
 }
 
 async fn clean_up(client: &dyn ObjectClient, definition: &Value, builtin: &[Kind], now: &str) -> Outcome {
@@ -96,12 +90,4 @@ async fn delete_all(client: &dyn ObjectClient, group: &str, plural: &str) -> Res
         unless_gone(client.delete(place, how).await)?;
     }
     Ok(client.list(group, plural, "").await?.len())
-}
-
-/// Group and plural of a definition.
-pub fn names(definition: &Value) -> (&str, &str) {
-    let spec = definition.get("spec");
-    let group = spec.and_then(|s| s.get("group")).and_then(Value::as_str).unwrap_or("");
-    let plural = spec.and_then(|s| s.get("names")).and_then(|n| n.get("plural")).and_then(Value::as_str);
-    (group, plural.unwrap_or(""))
 }

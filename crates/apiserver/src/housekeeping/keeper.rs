@@ -14,6 +14,7 @@ use super::client::{Event, Events, ObjectClient, Place};
 use super::graph::{Graph, Uid, Work};
 use super::queue::{Outcome, Queue};
 use super::{definitions, gc, namespaces, roles};
+use crate::crd;
 
 /// How many pieces of work run at once.
 const CONCURRENCY: usize = 16;
@@ -87,7 +88,7 @@ impl Housekeeper {
             ("", "serviceaccounts", "default") if gone => {
                 self.queue.add(Key::Furnish(place.namespace.clone()))
             }
-            (definitions::GROUP, definitions::PLURAL, _) => self.definition(place, object, gone),
+            (crd::GROUP, crd::PLURAL, _) => self.definition(place, object, gone),
             (roles::GROUP, roles::PLURAL, _) => self.queue.add(Key::Roles),
             _ => {}
         }
@@ -135,7 +136,7 @@ impl Housekeeper {
 
     fn definition(&mut self, place: &Place, object: &serde_json::Value, gone: bool) {
         let name = place.name.clone();
-        let (group, plural) = definitions::names(object);
+        let (group, plural) = crd::names(object);
         let kind = (group.to_owned(), plural.to_owned());
         if gone {
             self.definitions.remove(&name);

@@ -84,6 +84,7 @@ pub struct OpenApi {
 }
 
 /// One group version: its kinds and, once asked for, its document.
+#[derive(Clone)]
 struct GroupVersion {
     kinds: Vec<Arc<Kind>>,
     hash: String,
@@ -93,11 +94,20 @@ struct GroupVersion {
 impl OpenApi {
     /// The documents of these kinds; `custom` has the schemas of those that are not built in.
     pub fn new(kinds: &[Arc<Kind>], custom: CustomSchemas) -> Self {
+        Self::after(kinds, custom, None)
+    }
+
+    /// The same, keeping documents of `earlier` whose kinds are the very same: a kind is made anew with its schema.
+    pub fn after(kinds: &[Arc<Kind>], custom: CustomSchemas, earlier: Option<&Self>) -> Self {
         let mut grouped: BTreeMap<String, Vec<Arc<Kind>>> = BTreeMap::new();
         for kind in kinds {
             grouped.entry(root(&kind.group, &kind.version)).or_default().push(Arc::clone(kind));
         }
         let version = |(path, kinds): (String, Vec<Arc<Kind>>)| {
+            let kept = earlier.and_then(|earlier| earlier.versions.get(&path));
+            if let Some(kept) = kept.filter(|kept| same(&kept.kinds, &kinds)) {
+                return (path, kept.clone());
+            }
             let hash = made_from(&kinds, &custom);
             (path, GroupVersion { kinds, hash, document: OnceLock::new() })
         };
@@ -138,6 +148,10 @@ impl OpenApi {
     fn swagger(&self) -> Value {
         v2::merge(self.versions.values().map(|version| document(&version.kinds, &self.custom)))
     }
+}
+
+fn same(a: &[Arc<Kind>], b: &[Arc<Kind>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
 /// Where a group version lives: `api/v1`, `apis/apps/v1`.

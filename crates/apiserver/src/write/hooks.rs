@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::By;
 use crate::api::Api;
-use crate::{authz, definitions, encode, keys};
+use crate::{authz, crd, encode, keys};
 
 /// Namespaces that must not be deleted.
 const KEPT_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
@@ -66,7 +66,7 @@ pub async fn after(api: &Api, kind: &Kind, revision: Revision) {
     if authz::live::concerns(&kind.group) {
         api.authz.caught_up(revision).await;
     }
-    if kind.group == definitions::GROUP {
-        Box::pin(api.definition_written()).await;
+    if kind.group == crd::GROUP {
+        api.definition_written().await;
     }
 }

@@ -49,6 +49,24 @@ pub async fn update(
     name: &str,
     part: Part,
     by: &By<'_>,
+    change: impl FnMut(&Value) -> Result<Wanted, Status> + Send,
+) -> Result<Written, Status> {
+    let written = update_quietly(api, kind, namespace, name, part, by, change).await?;
+    if !by.dry_run {
+        // Also when nothing changed: then there is nothing to do or wait for.
+        hooks::after(api, kind, written.entry.revision).await;
+    }
+    Ok(written)
+}
+
+/// The same without what a write of some kinds is followed by.
+pub async fn update_quietly(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    part: Part,
+    by: &By<'_>,
     mut change: impl FnMut(&Value) -> Result<Wanted, Status> + Send,
 ) -> Result<Written, Status> {
     let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, name);
@@ -75,10 +93,7 @@ pub async fn update(
             api.store.update(&key, encode::stored(kind, &new), entry.revision, kind_ttl(kind)).await
         };
         match stored {
-            Ok(entry) => {
-                hooks::after(api, kind, entry.revision).await;
-                return Ok(written(entry, if gone { Deed::Removed } else { Deed::Updated }));
-            }
+            Ok(entry) => return Ok(written(entry, if gone { Deed::Removed } else { Deed::Updated })),
             Err(Error::Conflict(Some(_))) => {}
             Err(error) => return Err(errors::of_object(&error, kind, name)),
         }
