@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use landfall_api::{Kind, Scope, Status, meta};
+use landfall_api::{Kind, Reason, Scope, Status, meta};
 use landfall_runtime::clock;
 use landfall_runtime::tasks::Tasks;
-use landfall_store::Store;
+use landfall_store::{Entry, Store};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -19,7 +19,7 @@ use crate::definitions::Definitions;
 use crate::openapi::CustomSchemas;
 use crate::telemetry::Telemetry;
 use crate::write::By;
-use crate::{authz, encode, errors, keys, reviews, write};
+use crate::{authz, definitions, encode, errors, keys, reviews, write};
 
 /// The server's state.
 pub struct Api {
@@ -74,10 +74,22 @@ impl Api {
             found = self.store.snapshot().get(&key).cloned();
         }
         let entry = found.ok_or_else(|| Status::not_found("", "namespaces", namespace))?;
-        // Cheap for the common case: only a namespace that is going away has this field.
-        let marked = contains(&entry.value, b"\"deletionTimestamp\"");
-        if marked && encode::decode(&entry).is_ok_and(|object| meta::deleting(&object)) {
+        if deleting(&entry) {
             return Err(write::create::terminating(kind, namespace, name));
+        }
+        Ok(())
+    }
+
+    /// 405 when the definition of a custom kind is going away.
+    pub fn definition_accepts(&self, kind: &Kind) -> Result<(), Status> {
+        if kind.strategic {
+            return Ok(());
+        }
+        let name = format!("{}.{}", kind.plural, kind.group);
+        let key = keys::object(definitions::GROUP, "customresourcedefinitions", "", &name);
+        if self.store.snapshot().get(&key).is_some_and(|entry| deleting(entry)) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::new(Reason::MethodNotAllowed, why).about(&kind.group, &kind.plural, ""));
         }
         Ok(())
     }
@@ -139,6 +151,15 @@ pub fn rfc3339_micro(since_epoch: Duration) -> String {
     jiff::Timestamp::from_microsecond(micros).map(|t| format!("{t:.6}")).unwrap_or_default()
 }
 
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
+/// Whether deletion of an object has begun. Cheap for the common case: of what has not, metadata lacks the field.
+fn deleting(entry: &Entry) -> bool {
+    let value = &*entry.value;
+    // Metadata comes before the spec, and only a definition's spec is long.
+    let end = find(value, b",\"spec\":{").unwrap_or(value.len());
+    let marked = find(&value[..end], b"\"deletionTimestamp\"").is_some();
+    marked && encode::decode(entry).is_ok_and(|object| meta::deleting(&object))
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
 }

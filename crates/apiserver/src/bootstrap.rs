@@ -69,7 +69,7 @@ pub async fn roles(api: &Api) -> Result<(), Status> {
 
 /// The server writes as itself.
 pub const fn by(user: &User) -> By<'_> {
-    By { user, manager: "landfall", dry_run: false, validation: FieldValidation::Ignore }
+    By { user, manager: "landfall", dry_run: false, validation: FieldValidation::Ignore, served: None }
 }
 
 /// Creates an object unless it is there.

@@ -1,17 +1,18 @@
 //! Requests for objects: from verb and path to reading or writing, and the answer in the form asked for.
 
+mod remove;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
-use landfall_api::{Kind, Reason, Scope, Status, meta, rules};
+use landfall_api::{Kind, Scope, Status, meta, rules};
 use landfall_runtime::clock;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::convert;
-use crate::encode;
 use crate::errors::{must_have_version, no_such_page};
 use crate::http::answer;
 use crate::http::body::{self, Body};
@@ -23,10 +24,9 @@ use crate::reviews;
 use crate::route::Target;
 use crate::serve::Call;
 use crate::write::body::{Decoded, object as decode_object, value as decode_value};
-use crate::write::delete::DeleteOptions;
 use crate::write::patch::Patch;
 use crate::write::update::Part;
-use crate::write::{By, Deed, Wanted, Written, create, delete, patch, scale, update};
+use crate::write::{By, Deed, Wanted, Written, create, patch, scale, update};
 
 pub use crate::errors::{no_such_path, not_allowed};
 
@@ -91,8 +91,8 @@ where
         "create" => post(call, place, body).await,
         "update" => put(call, place, Part::Main, body).await,
         "patch" => change(call, place, Part::Main, body).await,
-        "delete" => remove(call, place, body).await,
-        "deletecollection" => remove_many(call, place, body).await,
+        "delete" => remove::one(call, place, body).await,
+        "deletecollection" => remove::many(call, place, body).await,
         _ => Err(not_allowed()),
     }
 }
@@ -172,8 +172,14 @@ fn manager(call: &Call<'_>) -> String {
     first.chars().filter(|c| !c.is_control()).take(MANAGER_CHARS_MAX).collect()
 }
 
-fn by<'a>(call: &'a Call<'_>, manager: &'a str) -> By<'a> {
-    By { user: call.user, manager, dry_run: call.options.dry_run, validation: call.options.field_validation }
+fn by<'a>(call: &'a Call<'_>, place: &'a Place<'_>, manager: &'a str) -> By<'a> {
+    By {
+        user: call.user,
+        manager,
+        dry_run: call.options.dry_run,
+        validation: call.options.field_validation,
+        served: (!Arc::ptr_eq(&place.kind, &place.home)).then_some(&*place.kind),
+    }
 }
 
 /// A decoded body in the shape that is stored.
@@ -202,7 +208,7 @@ where
     let wanted = decoded(call, place, &bytes)?;
     let manager = manager(call);
     let written =
-        create::create(call.api, &place.home, place.namespace(), wanted, &by(call, &manager)).await?;
+        create::create(call.api, &place.home, place.namespace(), wanted, &by(call, place, &manager)).await?;
     written_answer(call, place, &written)
 }
 
@@ -226,10 +232,11 @@ where
         meta::metadata_mut(&mut wanted.object).insert("namespace".into(), json!(namespace));
     }
     let manager = manager(call);
-    let by = by(call, &manager);
+    let by = by(call, place, &manager);
     if part == Part::Main && rules::creates_on_update(&place.home.group, &place.home.kind) {
         let absent = update::existing(call.api, &place.home, namespace, name).await?.is_none();
         if absent && meta::resource_version(&wanted.object).is_empty() {
+            by.may_create(call.api, &place.kind, namespace, name)?;
             let written = create::create(call.api, &place.home, namespace, wanted, &by).await?;
             return written_answer(call, place, &written);
         }
@@ -265,92 +272,10 @@ where
         place.name(),
         part,
         &sent,
-        &by(call, &manager),
+        &by(call, place, &manager),
     )
     .await?;
     written_answer(call, place, &written)
-}
-
-async fn delete_options<B>(call: &Call<'_>, sent: B) -> Result<DeleteOptions, Status>
-where
-    B: HttpBody<Data = Bytes> + Unpin + Send,
-    B::Error: std::fmt::Display,
-{
-    let bytes = body::read(sent).await?;
-    let body = if bytes.is_empty() {
-        Value::Null
-    } else {
-        decode_value(("v1", "DeleteOptions"), content(call), &bytes)?
-    };
-    if !body.is_null() && !body.is_object() {
-        return Err(Status::bad_request("the body of a delete must be DeleteOptions"));
-    }
-    DeleteOptions::parse(&body, call.options)
-}
-
-async fn remove<B>(call: &Call<'_>, place: &Place<'_>, sent: B) -> Result<Response<Body>, Status>
-where
-    B: HttpBody<Data = Bytes> + Unpin + Send,
-    B::Error: std::fmt::Display,
-{
-    let options = delete_options(call, sent).await?;
-    let manager = manager(call);
-    let by = by(call, &manager);
-    let written =
-        delete::delete(call.api, &place.home, place.namespace(), place.name(), &options, &by).await?;
-    if written.deed == Deed::Marked {
-        return written_answer(call, place, &written);
-    }
-    let uid = encode::decode(&written.entry).map(|o| meta::uid(&o).to_owned()).unwrap_or_default();
-    let mut details = json!({"name": place.name(), "kind": &*place.kind.plural, "uid": uid});
-    if !place.kind.group.is_empty() {
-        details["group"] = json!(&*place.kind.group);
-    }
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
-    });
-    Ok(answer::object(StatusCode::OK, &status, call.style))
-}
-
-async fn remove_many<B>(call: &Call<'_>, place: &Place<'_>, sent: B) -> Result<Response<Body>, Status>
-where
-    B: HttpBody<Data = Bytes> + Unpin + Send,
-    B::Error: std::fmt::Display,
-{
-    let options = delete_options(call, sent).await?;
-    let selection = Selection::parse(&place.kind, place.namespace(), "", call.options)?;
-    let manager = manager(call);
-    let by = by(call, &manager);
-    call.api.store.barrier().await.map_err(|e| crate::errors::general(&e))?;
-    let snapshot = call.api.store.snapshot();
-    let found: Vec<_> =
-        snapshot.range(&selection.prefix, "").filter(|e| selection.matches(e)).cloned().collect();
-    let shape = Shape::new(place.kind.clone(), Form::Plain, Include::Metadata, clock::epoch_s());
-    let mut items = Vec::with_capacity(found.len());
-    for entry in found {
-        let object = shape.value(&entry)?;
-        let gone = delete::delete(
-            call.api,
-            &place.home,
-            meta::namespace(&object),
-            meta::name(&object),
-            &options,
-            &by,
-        )
-        .await;
-        match gone {
-            Ok(_) => items.push(object),
-            // Somebody else was faster.
-            Err(status) if status.reason == Reason::NotFound => {}
-            Err(status) => return Err(status),
-        }
-    }
-    let kind = &place.kind;
-    let answer = json!({
-        "kind": &*kind.list_kind, "apiVersion": encode::api_version(&kind.group, &kind.version),
-        "metadata": {"resourceVersion": snapshot.revision().to_string()}, "items": items,
-    });
-    Ok(answer::object(StatusCode::OK, &answer, call.style))
 }
 
 fn written_answer(call: &Call<'_>, place: &Place<'_>, written: &Written) -> Result<Response<Body>, Status> {
@@ -411,7 +336,7 @@ where
     }
     let bytes = body::read(sent).await?;
     let manager = manager(call);
-    let by = by(call, &manager);
+    let by = by(call, place, &manager);
     let kind = content(call);
     let written = match verb {
         "update" => {

@@ -1,12 +1,13 @@
 //! Listing: a consistent snapshot, selected, in chunks if asked, in any form.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use landfall_api::field::{ErrorList, ErrorType, Path};
 use landfall_api::{Reason, Status};
-use landfall_store::{Error, Snapshot, Store};
-use serde_json::{Map, json};
+use landfall_store::{Entry, Error, Snapshot, Store};
+use serde_json::{Map, Value, json};
 
 use super::page::Token;
 use super::select::Selection;
@@ -68,6 +69,27 @@ pub async fn list(
     selection: &Selection,
     options: &Options<'_>,
 ) -> Result<Bytes, Status> {
+    let (page, metadata) = take(store, shape, selection, options).await?;
+    page.write(shape, &metadata)
+}
+
+/// The entries of a list and its metadata, for those who want more than to send them.
+pub async fn page(
+    store: &dyn Store,
+    shape: &Shape,
+    selection: &Selection,
+    options: &Options<'_>,
+) -> Result<(Vec<Arc<Entry>>, Map<String, Value>), Status> {
+    let (page, metadata) = take(store, shape, selection, options).await?;
+    Ok((page.entries, metadata))
+}
+
+async fn take(
+    store: &dyn Store,
+    shape: &Shape,
+    selection: &Selection,
+    options: &Options<'_>,
+) -> Result<(Page, Map<String, Value>), Status> {
     let (snapshot, after) = start(store, shape, selection, options).await?;
     let page = Page::take(&snapshot, selection, &after, options.limit);
     let mut metadata = Map::new();
@@ -82,7 +104,7 @@ pub async fn list(
             metadata.insert("remainingItemCount".into(), json!(remaining));
         }
     }
-    page.write(shape, &metadata)
+    Ok((page, metadata))
 }
 
 /// The snapshot to list from, and the key to begin after.
@@ -199,7 +221,7 @@ fn invalid(errors: &ErrorList) -> Status {
 
 /// One chunk of a list.
 struct Page {
-    entries: Vec<std::sync::Arc<landfall_store::Entry>>,
+    entries: Vec<Arc<Entry>>,
     more: bool,
 }
 
@@ -218,7 +240,7 @@ impl Page {
         Self { entries, more }
     }
 
-    fn write(&self, shape: &Shape, metadata: &Map<String, serde_json::Value>) -> Result<Bytes, Status> {
+    fn write(&self, shape: &Shape, metadata: &Map<String, Value>) -> Result<Bytes, Status> {
         if let Form::Table(version) = shape.form {
             let rows = self.entries.iter().map(|e| shape.row(e)).collect::<Result<Vec<_>, _>>()?;
             let table = shape.table(version, &json!(metadata), true, &rows);

@@ -2,12 +2,11 @@
 
 use landfall_api::field::ErrorList;
 use landfall_api::{Kind, Reason, Scope, Status, meta, rules};
-use landfall_store::Error;
+use landfall_store::{Entry, Error};
 use serde_json::{Value, json};
 
 use super::{By, Deed, Wanted, Written, hooks, imagined};
 use crate::api::Api;
-use crate::managed;
 use crate::{encode, errors, keys};
 
 /// How often a generated name is tried anew when it is taken, as in Kubernetes.
@@ -30,15 +29,20 @@ pub async fn create(
 ) -> Result<Written, Status> {
     let Wanted { mut object, applied, mut warnings } = wanted;
     place(kind, namespace, &mut object)?;
+    api.definition_accepts(kind)?;
     api.namespace_accepts(kind, namespace, meta::name(&object)).await?;
     let generated = generated_name(&object);
     let mut tries = 0;
     loop {
         tries += 1;
-        let mut attempt = object.clone();
-        if let Some(prefix) = &generated {
-            meta::metadata_mut(&mut attempt).insert("name".into(), json!(suffixed(prefix)));
-        }
+        // Only a generated name is tried twice, so only then is the object needed again.
+        let mut attempt = match &generated {
+            Some(prefix) => {
+                meta::metadata_mut(&mut object).insert("name".into(), json!(suffixed(prefix)));
+                object.clone()
+            }
+            None => std::mem::take(&mut object),
+        };
         settle(api, kind, &mut attempt, applied, by)?;
         warnings.extend(kind.rules.warnings(&attempt));
         let name = meta::name(&attempt).to_owned();
@@ -50,6 +54,7 @@ pub async fn create(
         let bytes = encode::stored(kind, &attempt);
         match api.store.create(&key, bytes, kind_ttl(kind)).await {
             Ok(entry) => {
+                still_wanted(api, kind, namespace, &entry).await?;
                 hooks::after(api, kind, entry.revision).await;
                 return Ok(Written { entry, deed: Deed::Created, warnings });
             }
@@ -58,6 +63,35 @@ pub async fn create(
             Err(error) => return Err(errors::of_object(&error, kind, &name)),
         }
     }
+}
+
+/// Takes a new object back if its namespace or definition began to go away before it was committed: whoever empties
+/// them may have looked already. What begins after the commit finds the object.
+pub(super) async fn still_wanted(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
+    entry: &Entry,
+) -> Result<(), Status> {
+    if kind.scope == Scope::Cluster && kind.strategic {
+        return Ok(());
+    }
+    let name = entry.key.rsplit('/').next().unwrap_or_default();
+    if api.store.snapshot().revision() < entry.revision {
+        api.store.barrier().await.map_err(|e| errors::general(&e))?;
+    }
+    let accepted = match api.definition_accepts(kind) {
+        Ok(()) => api.namespace_accepts(kind, namespace, name).await,
+        refused => refused,
+    };
+    if accepted.is_err() {
+        // Gone already, or changed by somebody who is emptying the namespace: theirs to finish.
+        match api.store.delete(&entry.key, entry.revision).await {
+            Ok(_) | Err(Error::Conflict(_)) => {}
+            Err(error) => return Err(errors::general(&error)),
+        }
+    }
+    accepted
 }
 
 pub(super) fn kind_ttl(kind: &Kind) -> Option<std::time::Duration> {
@@ -71,7 +105,7 @@ async fn dry(
     namespace: &str,
     name: &str,
     object: &Value,
-) -> Result<std::sync::Arc<landfall_store::Entry>, Status> {
+) -> Result<std::sync::Arc<Entry>, Status> {
     api.store.barrier().await.map_err(|e| errors::general(&e))?;
     let snapshot = api.store.snapshot();
     let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, name);
@@ -130,9 +164,7 @@ fn settle(api: &Api, kind: &Kind, object: &mut Value, applied: bool, by: &By<'_>
     kind.rules.default(object);
     // What the server itself adds from here on is nobody's.
     if !applied {
-        let api_version = encode::api_version(&kind.group, &kind.version);
-        let writer = by.writer(kind, "", &api_version, &now);
-        managed::track_update(kind.schema.get(), None, object, &writer);
+        by.track(kind, "", None, object, &now);
     }
     kind.rules.prepare_create(object);
     hooks::before_create(api, kind, object, by)?;

@@ -4,6 +4,7 @@ use landfall_api::{Kind, Status, meta};
 use landfall_store::Error;
 use serde_json::{Value, json};
 
+use super::create::kind_ttl;
 use super::update::current;
 use super::{By, Deed, Written, hooks, imagined};
 use crate::api::Api;
@@ -137,7 +138,7 @@ pub async fn delete(
                 return Ok(written(entry, Deed::Marked));
             }
             let bytes = encode::stored(kind, &new);
-            (api.store.update(&key, bytes, entry.revision, None).await, Deed::Marked)
+            (api.store.update(&key, bytes, entry.revision, kind_ttl(kind)).await, Deed::Marked)
         } else {
             (api.store.delete(&key, entry.revision).await, Deed::Removed)
         };

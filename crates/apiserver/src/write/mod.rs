@@ -1,7 +1,7 @@
 //! Writing: create, update, patch, delete. One road for all of them:
 //!
 //! ```text
-//!   body ──► decode (strict?) ──► default ──► prepare ──► hooks ──► validate ──► managedFields ──► store
+//!   body ──► decode (strict?) ──► default ──► managedFields ──► prepare ──► hooks ──► validate ──► store
 //! ```
 //!
 //! Everything up to the store is pure given the old object; the store's compare-and-set decides, and losing a race
@@ -13,19 +13,24 @@ pub mod delete;
 pub mod hooks;
 pub mod patch;
 pub mod scale;
+#[cfg(test)]
+mod tests;
 pub mod update;
 
 use std::sync::Arc;
 
-use landfall_api::Kind;
+use landfall_api::{Kind, Status};
 use landfall_store::Entry;
+use serde_json::Value;
 
+use crate::api::Api;
 use crate::authn::User;
-use crate::managed;
+use crate::authz::{self, Attributes};
 use crate::options::FieldValidation;
+use crate::{convert, encode, managed};
 
 /// Who writes, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct By<'a> {
     /// The user that is charged with it.
     pub user: &'a User,
@@ -35,6 +40,8 @@ pub struct By<'a> {
     pub dry_run: bool,
     /// What becomes of unknown fields.
     pub validation: FieldValidation,
+    /// The kind of the endpoint, where it is not the kind that is written.
+    pub served: Option<&'a Kind>,
 }
 
 impl By<'_> {
@@ -49,13 +56,39 @@ impl By<'_> {
         let reset = managed::reset_fields(&kind.kind, subresource, !kind.strategic, kind.sub.status);
         managed::Writer { manager: self.manager, kind: &kind.kind, api_version, subresource, now, reset }
     }
+
+    /// Gives what changed to the writer. Fields are owned in the shape of the endpoint they came through.
+    fn track(&self, kind: &Kind, subresource: &str, old: Option<&Value>, new: &mut Value, now: &str) {
+        let endpoint = self.served.unwrap_or(kind);
+        let api_version = encode::api_version(&endpoint.group, &endpoint.version);
+        let writer = self.writer(endpoint, subresource, &api_version, now);
+        let schema = endpoint.schema.get();
+        let Some(conversion) = convert::of(endpoint) else {
+            return managed::track_update(schema, old, new, &writer);
+        };
+        let mut shown = (conversion.read)(new);
+        managed::track_update(schema, old.map(conversion.read).as_ref(), &mut shown, &writer);
+        let fields = shown.get_mut("metadata").and_then(|m| m.get_mut("managedFields")).map(Value::take);
+        let metadata = landfall_api::meta::metadata_mut(new);
+        match fields {
+            Some(fields) => metadata.insert("managedFields".into(), fields),
+            None => metadata.remove("managedFields"),
+        };
+    }
+
+    /// 403 unless the writer may create: what an apply or update of something that is not there comes to.
+    pub fn may_create(&self, api: &Api, kind: &Kind, namespace: &str, name: &str) -> Result<(), Status> {
+        let asked = Attributes::resource(self.user, "create", &kind.group, &kind.plural, namespace, name);
+        let verdict = api.authz.policy().authorize(&asked);
+        if verdict.allowed() { Ok(()) } else { Err(authz::forbidden(&asked, verdict.reason())) }
+    }
 }
 
 /// An object as a client wants it.
 #[derive(Debug)]
 pub struct Wanted {
     /// The object.
-    pub object: serde_json::Value,
+    pub object: Value,
     /// Whether server-side apply has settled its managedFields already.
     pub applied: bool,
     /// Warnings about what was sent.
@@ -64,7 +97,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// An object whose fields become the writer's.
-    pub const fn new(object: serde_json::Value, warnings: Vec<String>) -> Self {
+    pub const fn new(object: Value, warnings: Vec<String>) -> Self {
         Self { object, applied: false, warnings }
     }
 }
@@ -94,10 +127,10 @@ pub enum Deed {
 }
 
 /// An entry that is not in the store: what a dry run answers with.
-fn imagined(kind: &Kind, object: &serde_json::Value, revision: u64) -> Arc<Entry> {
+fn imagined(kind: &Kind, object: &Value, revision: u64) -> Arc<Entry> {
     Arc::new(Entry {
         key: landfall_api::meta::name(object).into(),
-        value: crate::encode::stored(kind, object),
+        value: encode::stored(kind, object),
         created: revision,
         revision,
         memo: landfall_store::Memo::default(),

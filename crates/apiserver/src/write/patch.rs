@@ -1,15 +1,17 @@
 //! Patching: the four ways to say a change, all ending in the same update.
 
+use std::borrow::Cow;
+
+use landfall_api::decode::Duplicate;
 use landfall_api::field::{ErrorList, Path};
 use landfall_api::{Kind, Reason, Status, meta};
 use serde_json::{Value, json};
-
-use landfall_api::decode::Duplicate;
 
 use super::body::{self, Decoded};
 use super::update::{Part, existing, update};
 use super::{By, Wanted, Written, create};
 use crate::api::Api;
+use crate::convert::{self, Conversion};
 use crate::http::negotiate::{self, Content};
 use crate::managed;
 use crate::options::FieldValidation;
@@ -28,7 +30,7 @@ pub struct Patch<'a> {
     pub manager_given: bool,
 }
 
-/// Patches one object; server-side apply creates it if it is not there.
+/// Patches one object of the stored `kind` as its endpoint shows it; server-side apply creates it if it is not there.
 pub async fn patch(
     api: &Api,
     kind: &Kind,
@@ -44,13 +46,45 @@ pub async fn patch(
     if patch.force.is_some() {
         return Err(invalid_options("force: Forbidden: may not be specified for non-apply patch"));
     }
-    let change = Change::parse(kind, patch)?;
-    update(api, kind, namespace, name, part, by, |old| change.apply(kind, old, by.validation)).await
+    let shown = Shown::new(by.served.unwrap_or(kind));
+    let change = Change::parse(shown.kind, patch)?;
+    update(api, kind, namespace, name, part, by, |old| {
+        let mut wanted = change.apply(shown.kind, &shown.read(old), by.validation)?;
+        wanted.object = shown.write(wanted.object);
+        Ok(wanted)
+    })
+    .await
 }
 
 fn invalid_options(what: &str) -> Status {
     let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {what}");
     Status::new(Reason::Invalid, message).about("meta.k8s.io", "PatchOptions", "")
+}
+
+/// A kind as its endpoint shows it, and the way there and back from what is stored.
+struct Shown<'a> {
+    kind: &'a Kind,
+    conversion: Option<Conversion>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(kind: &'a Kind) -> Self {
+        Self { kind, conversion: convert::of(kind) }
+    }
+
+    fn read<'o>(&self, stored: &'o Value) -> Cow<'o, Value> {
+        match self.conversion {
+            Some(conversion) => Cow::Owned((conversion.read)(stored)),
+            None => Cow::Borrowed(stored),
+        }
+    }
+
+    fn write(&self, shown: Value) -> Value {
+        match self.conversion {
+            Some(conversion) => (conversion.write)(&shown),
+            None => shown,
+        }
+    }
 }
 
 /// A patch, read once and applied as often as the race needs.
@@ -171,27 +205,29 @@ async fn apply(
     if !patch.manager_given {
         return Err(invalid_options("fieldManager: Required value: is required for apply patch"));
     }
+    let shown = Shown::new(by.served.unwrap_or(kind));
     let Decoded { object: applied, warnings } =
-        body::object(kind, Some(Content::ApplyPatch), patch.bytes, by.validation)?;
-    check_applied(kind, namespace, name, &applied)?;
+        body::object(shown.kind, Some(Content::ApplyPatch), patch.bytes, by.validation)?;
+    check_applied(shown.kind, namespace, name, &applied)?;
     let force = patch.force.unwrap_or(false);
     let now = api.now_text();
-    let api_version = encode::api_version(&kind.group, &kind.version);
-    let writer = by.writer(kind, part.subresource(), &api_version, &now);
-    let schema = kind.schema.get();
+    let api_version = encode::api_version(&shown.kind.group, &shown.kind.version);
+    let writer = by.writer(shown.kind, part.subresource(), &api_version, &now);
+    let schema = shown.kind.schema.get();
     for _ in 0..2 {
         if existing(api, kind, namespace, name).await?.is_some() {
             return update(api, kind, namespace, name, part, by, |old| {
                 same_uid(kind, old, &applied)?;
-                let object = managed::apply(schema, Some(old), &applied, &writer, force)?;
-                Ok(Wanted { object, applied: true, warnings: warnings.clone() })
+                let object = managed::apply(schema, Some(&*shown.read(old)), &applied, &writer, force)?;
+                Ok(Wanted { object: shown.write(object), applied: true, warnings: warnings.clone() })
             })
             .await;
         }
         if part != Part::Main {
             return Err(Status::not_found(&kind.group, &kind.plural, name));
         }
-        let mut object = managed::apply(schema, None, &applied, &writer, force)?;
+        by.may_create(api, shown.kind, namespace, name)?;
+        let mut object = shown.write(managed::apply(schema, None, &applied, &writer, force)?);
         meta::metadata_mut(&mut object).remove("uid");
         let wanted = Wanted { object, applied: true, warnings: warnings.clone() };
         match create::create(api, kind, namespace, wanted, by).await {

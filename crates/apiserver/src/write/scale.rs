@@ -2,7 +2,7 @@
 
 use landfall_api::field::{ErrorList, Path};
 use landfall_api::selector::Selector;
-use landfall_api::{Kind, Status, meta, schema};
+use landfall_api::{Kind, Status, decode, meta, schema};
 use serde_json::{Value, json};
 
 use super::update::{Part, update};
@@ -10,6 +10,9 @@ use super::{By, Wanted, Written};
 use crate::api::Api;
 use crate::http::negotiate::{self, Content};
 use crate::patch;
+
+/// What a Scale looks like.
+const SCHEMA: &str = "io.k8s.api.autoscaling.v1.Scale";
 
 /// The `Scale` of an object.
 pub fn of(kind: &Kind, object: &Value) -> Result<Value, Status> {
@@ -48,14 +51,31 @@ fn selector_text(selector: &Value) -> Option<String> {
     }
 }
 
+/// A Scale as sent or patched: of the right kind, with values of the right types.
+pub fn checked(mut scale: Value) -> Result<Value, Status> {
+    let text = |field: &str| scale.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if !version.is_empty() && version != "autoscaling/v1" {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version (autoscaling/v1)"
+        )));
+    }
+    if !kind.is_empty() && kind != "Scale" {
+        return Err(decode::refuse_object("Scale", "v1", &format!("the kind in the data is {kind}")));
+    }
+    match schema::normalize(schema::builtin(SCHEMA), &mut scale).error {
+        Some(error) => Err(decode::refuse_object("Scale", "v1", &error)),
+        None => Ok(scale),
+    }
+}
+
 /// A patched Scale.
 pub fn patched(content: Option<Content>, scale: &Value, bytes: &[u8]) -> Result<Value, Status> {
     match content {
         Some(Content::JsonPatch) => patch::json::apply(scale.clone(), bytes),
         Some(Content::MergePatch) => patch::merge::apply(scale.clone(), bytes),
         Some(Content::StrategicPatch) => {
-            let schema = schema::builtin("io.k8s.api.autoscaling.v1.Scale");
-            patch::strategic::apply(schema, scale.clone(), bytes)
+            patch::strategic::apply(schema::builtin(SCHEMA), scale.clone(), bytes)
         }
         _ => Err(negotiate::unsupported(&[
             "application/json-patch+json",
@@ -75,7 +95,7 @@ pub async fn change(
     mut change: impl FnMut(&Value) -> Result<Value, Status> + Send,
 ) -> Result<Written, Status> {
     update(api, kind, namespace, name, Part::Scale, by, |old| {
-        let scale = change(&of(kind, old)?)?;
+        let scale = checked(change(&of(kind, old)?)?)?;
         let mut object = old.clone();
         let version = meta::resource_version(&scale);
         if !version.is_empty() {
@@ -92,15 +112,7 @@ pub async fn change(
 }
 
 fn set_replicas(kind: &Kind, object: &mut Value, scale: &Value) -> Result<(), Status> {
-    let spec = scale.get("spec").and_then(|s| s.get("replicas"));
-    let replicas = match spec {
-        None => 0,
-        Some(value) => value.as_i64().ok_or_else(|| {
-            Status::bad_request(
-                "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas must be an integer",
-            )
-        })?,
-    };
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
     if replicas < 0 {
         let mut errors = ErrorList::new();
         let path = Path::new("spec");
@@ -128,5 +140,37 @@ fn set_at(object: &mut Value, pointer: &str, value: Value) {
                 map.insert(pointer.trim_start_matches('/').into(), value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_scales_are_taken() {
+        let check = |scale: Value, expected: Option<Value>| {
+            let found = checked(scale.clone());
+            assert_eq!(
+                found.as_ref().ok().and_then(|s| s.pointer("/spec/replicas")),
+                expected.as_ref(),
+                "{scale}"
+            );
+            if let Err(status) = found {
+                assert_eq!(status.reason.code(), 400, "{scale}");
+            }
+        };
+        check(
+            json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": {"replicas": 3}}),
+            Some(json!(3)),
+        );
+        check(json!({"spec": {"replicas": 3}}), Some(json!(3)));
+        check(json!({"kind": "Deployment", "spec": {"replicas": 3}}), None);
+        check(json!({"apiVersion": "apps/v1", "spec": {"replicas": 3}}), None);
+        check(json!({"spec": {"replicas": "3"}}), None);
+        check(json!({"spec": {"replicas": 4_294_967_296_i64}}), None);
+        check(json!({"spec": {"replicas": 1.5}}), None);
+        check(json!({"spec": [3]}), None);
+        check(json!(3), None);
     }
 }

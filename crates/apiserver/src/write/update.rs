@@ -76,6 +76,11 @@ pub async fn update_quietly(
         let changed = change(&old)?;
         let mut new = changed.object;
         check_same(kind, name, &old, &new)?;
+        if meta::resource_version(&new).is_empty() {
+            // A blind update is one of whatever is there.
+            meta::metadata_mut(&mut new)
+                .insert("resourceVersion".into(), json!(meta::resource_version(&old)));
+        }
         settle(api, kind, part, &old, &mut new, changed.applied, by)?;
         let mut warnings = changed.warnings;
         warnings.extend(kind.rules.warnings(&new));
@@ -153,10 +158,7 @@ fn settle(
     }
     // What the server itself changes from here on is nobody's.
     if !applied {
-        let now = api.now_text();
-        let api_version = encode::api_version(&kind.group, &kind.version);
-        let writer = by.writer(kind, part.subresource(), &api_version, &now);
-        managed::track_update(kind.schema.get(), Some(old), new, &writer);
+        by.track(kind, part.subresource(), Some(old), new, &api.now_text());
     }
     match part {
         Part::Main | Part::Scale => main_part(kind, old, new),
