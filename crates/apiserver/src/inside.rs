@@ -1,12 +1,15 @@
 //! The API from inside: what housekeeping sees of this server, with all rights and no HTTP between.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use landfall_api::{Kind, Scope, Status, meta};
-use landfall_store::{Entry, Event as StoreEvent, Watch};
-use serde_json::Value;
+use landfall_api::{Kind, Scope, Status};
+use landfall_store::{Entry, Event as StoreEvent, Snapshot, Watch};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
 
 use crate::api::Api;
 use crate::bootstrap::{by, server};
@@ -118,24 +121,42 @@ impl ObjectClient for Inside {
     fn watch(&self) -> Result<Box<dyn Events>, Status> {
         let snapshot = self.0.store.snapshot();
         let watch = self.0.store.watch("", snapshot.revision()).map_err(|e| errors::general(&e))?;
-        let mut first: Vec<Event> =
-            snapshot.range("", "").filter_map(|e| Some(Event::Put(place(e)?, seen(e)?))).collect();
-        first.push(Event::Synced);
-        Ok(Box::new(Everything { first, watch }))
+        Ok(Box::new(Everything { first: Some((snapshot, "".into())), watch }))
     }
 }
 
 /// The whole store, then every change of it.
 struct Everything {
-    first: Vec<Event>,
+    /// The state at the start while it is told, and the last key that was.
+    first: Option<(Snapshot, Arc<str>)>,
     watch: Watch,
+}
+
+impl Everything {
+    /// The next objects of the state at the start, and at its end that this was all; none after that.
+    fn next_first(&mut self) -> Option<Vec<Event>> {
+        let (snapshot, after) = self.first.as_mut()?;
+        let entries: Vec<_> = snapshot.range("", after).take(BATCH_MAX).cloned().collect();
+        let put = |entry: &Arc<Entry>| Some(Event::Put(place(entry)?, seen(entry)?));
+        let mut events: Vec<Event> = entries.iter().filter_map(put).collect();
+        match entries.last() {
+            Some(last) if entries.len() == BATCH_MAX => *after = last.key.clone(),
+            _ => {
+                events.push(Event::Synced);
+                self.first = None;
+            }
+        }
+        Some(events)
+    }
 }
 
 impl Events for Everything {
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Event>, Status>> {
         async move {
-            if !self.first.is_empty() {
-                return Ok(std::mem::take(&mut self.first));
+            while let Some(events) = self.next_first() {
+                if !events.is_empty() {
+                    return Ok(events);
+                }
             }
             let mut changes = Vec::new();
             loop {
@@ -171,15 +192,101 @@ fn place(entry: &Entry) -> Option<Place> {
 /// What housekeeping looks at: all of an object of the few kinds it knows, the metadata of the others.
 fn seen(entry: &Entry) -> Option<Arc<Value>> {
     const WHOLE: [&str; 3] = ["core/namespaces/", "apiextensions.k8s.io/", "rbac.authorization.k8s.io/"];
-    let mut object = encode::decode(entry).ok()?;
-    if !WHOLE.iter().any(|prefix| entry.key.starts_with(prefix)) {
-        let metadata = meta::metadata_mut(&mut object);
-        for field in ["managedFields", "annotations", "labels"] {
-            metadata.remove(field);
-        }
-        if let Some(map) = object.as_object_mut() {
-            map.retain(|key, _| matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
-        }
+    if WHOLE.iter().any(|prefix| entry.key.starts_with(prefix)) {
+        return encode::decode(entry).ok().map(Arc::new);
     }
-    Some(Arc::new(object))
+    let Head { api_version, kind, metadata: Metadata(mut metadata) } =
+        serde_json::from_slice(&entry.value).ok()?;
+    metadata.insert("resourceVersion".into(), entry.revision.to_string().into());
+    Some(Arc::new(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})))
+}
+
+/// What every object begins with; the rest is passed over.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
+    metadata: Metadata,
+}
+
+/// Metadata without what housekeeping never looks at and what is large.
+struct Metadata(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(MetadataVisitor)
+    }
+}
+
+struct MetadataVisitor;
+
+impl<'de> Visitor<'de> for MetadataVisitor {
+    type Value = Metadata;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Metadata, A::Error> {
+        let mut kept = Map::new();
+        while let Some(field) = fields.next_key::<String>()? {
+            if matches!(field.as_str(), "managedFields" | "annotations" | "labels") {
+                fields.next_value::<IgnoredAny>()?;
+            } else {
+                kept.insert(field, fields.next_value()?);
+            }
+        }
+        Ok(Metadata(kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(key: &str, object: &Value, wanted: &Value) {
+        let entry = Entry {
+            key: key.into(),
+            value: object.to_string().into(),
+            created: 1,
+            revision: 7,
+            memo: landfall_store::Memo::default(),
+        };
+        assert_eq!(seen(&entry).as_deref(), Some(wanted), "{key}");
+    }
+
+    #[test]
+    fn only_what_is_looked_at_is_kept() {
+        let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {
+            "annotations": {"a": "b"}, "labels": {"c": "d"}, "managedFields": [{"manager": "m"}], "name": "x",
+            "ownerReferences": [{"uid": "u"}]}, "spec": {"large": [1, {"a": 2}]}});
+        let head = json!({"apiVersion": "v1", "kind": "X", "metadata": {
+            "name": "x", "ownerReferences": [{"uid": "u"}], "resourceVersion": "7"}});
+        let mut whole = object.clone();
+        whole["metadata"]["resourceVersion"] = json!("7");
+        check("core/configmaps/default/x", &object, &head);
+        check("core/namespaces/x", &object, &whole);
+    }
+
+    #[tokio::test]
+    async fn a_large_state_comes_in_chunks() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = landfall_store::embedded::Config::new(directory.path());
+        let store = landfall_store::open_embedded(config).unwrap();
+        let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}}).to_string();
+        let total = BATCH_MAX * 2;
+        let writes = (0..total)
+            .map(|n| store.create(&format!("core/configmaps/default/x{n}"), object.clone().into(), None));
+        futures::future::try_join_all(writes).await.unwrap();
+        let snapshot = store.snapshot();
+        let watch = store.watch("", snapshot.revision()).unwrap();
+        let mut events = Everything { first: Some((snapshot, "".into())), watch };
+        let mut sizes = Vec::new();
+        while events.first.is_some() {
+            sizes.push(events.next().await.unwrap().len());
+        }
+        assert_eq!(sizes, [BATCH_MAX, BATCH_MAX, 1], "the last says that this was all");
+        store.close().await;
+    }
 }
