@@ -19,7 +19,7 @@ use crate::definitions::Definitions;
 use crate::openapi::CustomSchemas;
 use crate::telemetry::Telemetry;
 use crate::write::By;
-use crate::{authz, definitions, encode, errors, keys, reviews, write};
+use crate::{authz, crd, encode, errors, keys, reviews, write};
 
 /// The server's state.
 pub struct Api {
@@ -86,7 +86,7 @@ impl Api {
             return Ok(());
         }
         let name = format!("{}.{}", kind.plural, kind.group);
-        let key = keys::object(definitions::GROUP, "customresourcedefinitions", "", &name);
+        let key = keys::object(crd::GROUP, crd::PLURAL, "", &name);
         if self.store.snapshot().get(&key).is_some_and(|entry| deleting(entry)) {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::new(Reason::MethodNotAllowed, why).about(&kind.group, &kind.plural, ""));
