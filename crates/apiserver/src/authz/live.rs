@@ -26,8 +26,9 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long a writer waits at most: a store that stops telling its changes must not stop writes.
 const CAUGHT_UP: Duration = Duration::from_secs(5);
 
-/// How far apart the store is asked at least for the sake of refused requests.
-const CATCH_UP_EVERY: Duration = Duration::from_millis(100);
+/// Between two questions to the store for the sake of refused requests it has rest: this many times as long as it
+/// took to answer, but not longer than that.
+const CATCH_UP_REST: (u32, Duration) = (9, Duration::from_millis(100));
 /// How long a refused request waits at most for what other hubs wrote.
 const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// How long the follower may take to say where it is before it is asked again.
@@ -39,8 +40,14 @@ pub struct Rbac {
     applied: watch::Sender<Revision>,
     /// Asks the follower to say where it is.
     asked: Notify,
-    /// When the last round of [`Rbac::catch_up`] began; locked during one.
-    round: Mutex<Option<Instant>>,
+    /// The last round of [`Rbac::catch_up`]; locked during one.
+    round: Mutex<Option<Round>>,
+}
+
+#[derive(Clone, Copy)]
+struct Round {
+    began: Instant,
+    ended: Instant,
 }
 
 impl Rbac {
@@ -86,11 +93,13 @@ impl Rbac {
     pub async fn catch_up(&self, store: &dyn Store) {
         let arrived = Instant::now();
         let mut round = self.round.lock().await;
-        if let Some(began) = *round {
-            if began >= arrived {
+        if let Some(last) = *round {
+            if last.began >= arrived {
                 return;
             }
-            tokio::time::sleep_until(began + CATCH_UP_EVERY).await;
+            let (times, longest) = CATCH_UP_REST;
+            let rest = (last.ended - last.began).saturating_mul(times).min(longest);
+            tokio::time::sleep_until(last.ended + rest).await;
         }
         let began = Instant::now();
         let _late = tokio::time::timeout(CATCH_UP_MAX, async {
@@ -104,7 +113,7 @@ impl Rbac {
             }
         })
         .await;
-        *round = Some(began);
+        *round = Some(Round { began, ended: Instant::now() });
     }
 
     /// Tells of every new policy, by the revision it holds; for what follows from roles, such as aggregation.
