@@ -52,6 +52,15 @@ impl Snapshot {
         self.entries.insert(Arc::clone(&entry.key), entry);
     }
 
+    /// Takes entries that are the same from another state, so that each is in memory once.
+    pub(crate) fn share(&mut self, other: &Self) {
+        let same = |entry: &Arc<Entry>| {
+            other.get(&entry.key).filter(|other| other.revision == entry.revision).cloned()
+        };
+        let shared: Vec<_> = self.entries.values().filter_map(same).collect();
+        shared.into_iter().for_each(|entry| self.put(entry));
+    }
+
     /// Moves the revision; it only rises while changes are applied.
     pub(crate) fn set_revision(&mut self, revision: Revision) {
         self.revision = revision;

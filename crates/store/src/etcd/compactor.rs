@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::client::{Client, unsigned};
 use super::keys::Keys;
 use super::wire::{Compare, RequestOp, TxnRequest};
+use crate::mirror::Mirror;
 use crate::{Error, Revision};
 
 /// What a hub remembers from one period to the next.
@@ -21,9 +22,11 @@ struct Round {
 }
 
 /// Compacts once per period for ever.
-pub(super) async fn run(client: Arc<Client>, keys: Keys, every: Duration) {
+pub(super) async fn run(client: Arc<Client>, keys: Keys, mirror: Arc<Mirror>, every: Duration) {
     let mut round = Round::default();
     loop {
+        // Whichever hub compacts, what is older goes here too.
+        mirror.forget_fetched(round.revision);
         match step(&client, &keys, round).await {
             Ok(next) => round = next,
             Err(error) => tracing::warn!(%error, "compacting etcd failed; trying again in the next period"),

@@ -27,6 +27,14 @@ const TOGETHER_MAX: usize = 256;
 /// How long to wait before a lost stream is opened again.
 const RECONNECT_EVERY: Duration = Duration::from_millis(100);
 
+/// The revision that etcd is at.
+pub(super) async fn newest(client: &Client, keys: &Keys) -> Result<Revision, Error> {
+    let (key, range_end) = keys.objects();
+    let request = RangeRequest { key, range_end, limit: 1, keys_only: true, ..RangeRequest::default() };
+    let answer = client.range(request).await?;
+    Ok(unsigned(answer.header.map_or(0, |header| header.revision)))
+}
+
 /// Lists all keys at a revision (0: the newest) and gives the state there.
 pub(super) async fn list(client: &Client, keys: &Keys, revision: Revision) -> Result<Snapshot, Error> {
     let (mut key, range_end) = keys.objects();

@@ -121,7 +121,7 @@ pub async fn connect_etcd(config: Config) -> Result<Arc<dyn Store>, OpenError> {
         ));
     }
     if let Some(every) = config.compact_every {
-        tasks.spawn(compactor::run(Arc::clone(&client), keys.clone(), every));
+        tasks.spawn(compactor::run(Arc::clone(&client), keys.clone(), Arc::clone(&mirror), every));
     }
     let store = Etcd {
         client,
@@ -130,6 +130,7 @@ pub async fn connect_etcd(config: Config) -> Result<Arc<dyn Store>, OpenError> {
         barrier,
         leases: Leases::default(),
         tasks: Mutex::new(tasks),
+        fetching: tokio::sync::Mutex::default(),
         value_bytes_max: config.value_bytes_max,
         timeout: config.request_timeout,
     };
@@ -139,8 +140,8 @@ pub async fn connect_etcd(config: Config) -> Result<Arc<dyn Store>, OpenError> {
 
 /// The state to begin with: somewhat before the newest, so that the watch brings some history.
 async fn first_state(client: &Client, keys: &Keys, backfill: u64) -> Result<Snapshot, Error> {
-    let newest = feed::list(client, keys, 0).await?;
-    let mut earlier = newest.revision().saturating_sub(backfill).max(1);
+    let newest = feed::newest(client, keys).await?;
+    let mut earlier = newest.saturating_sub(backfill).max(1);
     // The second attempt is at the oldest revision that etcd has.
     for _ in 0..2 {
         match feed::list(client, keys, earlier).await {
@@ -152,7 +153,7 @@ async fn first_state(client: &Client, keys: &Keys, backfill: u64) -> Result<Snap
             None => break,
         }
     }
-    Ok(newest)
+    feed::list(client, keys, 0).await
 }
 
 /// See [`connect_etcd`].
@@ -163,6 +164,8 @@ struct Etcd {
     barrier: Barrier,
     leases: Leases,
     tasks: Mutex<JoinSet<()>>,
+    /// Held while a state that the mirror has forgotten is listed.
+    fetching: tokio::sync::Mutex<()>,
     value_bytes_max: usize,
     timeout: Duration,
 }
@@ -255,10 +258,17 @@ impl Etcd {
             Err(Error::TooOld { asked, oldest }) => (asked, oldest),
             other => return other,
         };
-        feed::list(&self.client, &self.keys, revision).await.map_err(|error| match error {
+        // One list of everything at a time: whoever asks for the same state meanwhile finds it then.
+        let _one = self.fetching.lock().await;
+        if let Some(state) = self.mirror.fetched(revision) {
+            return Ok(state);
+        }
+        let listed = feed::list(&self.client, &self.keys, revision).await;
+        let state = listed.map_err(|error| match error {
             Error::TooOld { .. } => Error::TooOld { asked, oldest },
             other => other,
-        })
+        })?;
+        Ok(self.mirror.keep_fetched(state))
     }
 
     async fn forget(&self, revision: Revision) -> Result<(), Error> {

@@ -27,6 +27,8 @@ use topics::Topics;
 
 /// How many rewound states are kept for chunked lists that go on.
 const REWOUND_MAX: usize = 8;
+/// The same for states from before the history, which share less with the newest.
+const FETCHED_MAX: usize = 2;
 /// How many changes of the history are looked at under one lock.
 const REPLAY_CHUNK: u64 = 4096;
 
@@ -46,6 +48,8 @@ struct Core {
     topics: Topics,
     /// States at earlier revisions that somebody asked for.
     rewound: Vec<Snapshot>,
+    /// The same, from before the history: given by whoever still had them.
+    fetched: Vec<Snapshot>,
 }
 
 /// What a look into the history found.
@@ -70,7 +74,12 @@ impl Mirror {
         Arc::new(Self {
             settled: Settled::new(state.revision()),
             state: ArcSwap::from_pointee(state),
-            core: RwLock::new(Core { history, topics: Topics::default(), rewound: Vec::new() }),
+            core: RwLock::new(Core {
+                history,
+                topics: Topics::default(),
+                rewound: Vec::new(),
+                fetched: Vec::new(),
+            }),
             closed: AtomicBool::new(false),
         })
     }
@@ -114,6 +123,7 @@ impl Mirror {
         let mut core = self.core.write();
         core.history.clear(revision);
         core.rewound.clear();
+        core.fetched.clear();
         self.state.store(Arc::new(state));
         core.topics.break_all();
         self.settled.set(revision);
@@ -121,7 +131,30 @@ impl Mirror {
 
     /// Forgets history up to `revision`.
     pub(crate) fn compact(&self, revision: Revision) {
-        self.core.write().trim(revision);
+        let mut core = self.core.write();
+        core.trim(revision);
+        core.fetched.retain(|state| state.revision() >= revision);
+    }
+
+    /// A kept state from before the history.
+    pub(crate) fn fetched(&self, revision: Revision) -> Option<Snapshot> {
+        self.core.read().fetched.iter().find(|state| state.revision() == revision).cloned()
+    }
+
+    /// Keeps a state from before the history for those who ask next; entries that are current are shared.
+    pub(crate) fn keep_fetched(&self, mut state: Snapshot) -> Snapshot {
+        state.share(&self.snapshot());
+        let mut core = self.core.write();
+        if core.fetched.len() >= FETCHED_MAX {
+            core.fetched.remove(0);
+        }
+        core.fetched.push(state.clone());
+        state
+    }
+
+    /// Forgets kept states before a revision.
+    pub(crate) fn forget_fetched(&self, before: Revision) {
+        self.core.write().fetched.retain(|state| state.revision() >= before);
     }
 
     /// Ends all watches; later ones are refused.

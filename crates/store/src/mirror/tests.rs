@@ -155,3 +155,27 @@ async fn topics_go_with_their_last_watch() {
     drop(two);
     assert_eq!(mirror.core.read().topics.len(), 0);
 }
+
+#[tokio::test]
+async fn states_from_before_the_history_are_kept_until_forgotten() {
+    let mirror = mirror(1);
+    write(&mirror, 12, &["a/1", "a/2"]);
+    let state = |revision| {
+        let mut state = Snapshot::empty(revision);
+        state.put(Entry::new("a/1".into(), Bytes::from_static(b"old"), 2, 2));
+        state.put(Entry::new("a/2".into(), Bytes::from_static(b"same"), 12, 12));
+        state
+    };
+    let kept = mirror.keep_fetched(state(3));
+    let (now, then) = (mirror.snapshot(), mirror.fetched(3).unwrap());
+    assert!(Arc::ptr_eq(kept.get("a/1").unwrap(), then.get("a/1").unwrap()), "it was not listed again");
+    assert!(Arc::ptr_eq(then.get("a/2").unwrap(), now.get("a/2").unwrap()), "in memory once");
+    let known = |mirror: &Mirror| (3..8).filter(|at| mirror.fetched(*at).is_some()).collect::<Vec<_>>();
+    mirror.keep_fetched(state(4));
+    mirror.keep_fetched(state(5));
+    assert_eq!(known(&mirror), [4, 5]);
+    mirror.forget_fetched(5);
+    assert_eq!(known(&mirror), [5]);
+    mirror.reset(Snapshot::empty(20));
+    assert_eq!(known(&mirror), [] as [u64; 0]);
+}
