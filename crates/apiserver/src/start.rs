@@ -121,7 +121,7 @@ pub async fn start(
     });
     prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
     tasks.spawn_until_stop(definitions::follow(api.clone()));
-    keep_house(&api, config.identity, pki.authority.pem().into());
+    keep_house(&api, &config.identity, pki.authority.pem().into());
     tasks.spawn(server::run(api.clone(), listener, pki.tls));
     Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, tasks })
 }
@@ -140,7 +140,7 @@ fn open_audit(
 }
 
 /// Keeps house while this hub leads.
-fn keep_house(api: &Arc<Api>, identity: String, root_ca: Arc<str>) {
+fn keep_house(api: &Arc<Api>, identity: &str, root_ca: Arc<str>) {
     let builtin: Arc<[Kind]> = api.builtin.iter().map(|kind| (**kind).clone()).collect();
     let config = housekeeping::Config { root_ca: Some(root_ca), builtin };
     let client: Arc<dyn ObjectClient> = Arc::new(Inside(api.clone()));
