@@ -36,8 +36,11 @@ fn the_readme_can_be_typed() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["kubectl", arguments @ ..] => {
-                let output =
-                    Command::new(&kubectl).args(arguments).env("KUBECONFIG", &hub.kubeconfig).output().unwrap();
+                let output = Command::new(&kubectl)
+                    .args(arguments)
+                    .env("KUBECONFIG", &hub.kubeconfig)
+                    .output()
+                    .unwrap();
                 assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
                 ran += 1;
             }
