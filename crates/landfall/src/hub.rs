@@ -112,7 +112,7 @@ fn config(options: &HubOptions, url: &str) -> start::Config {
 /// The machine's name, for people who read who leads; what makes identities different is added by the server.
 fn hostname() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let name = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    let name = kernel.unwrap_or_default();
     if name.trim().is_empty() { "hub".into() } else { name.trim().into() }
 }
 
