@@ -182,7 +182,7 @@ async fn write_lease(api: &Api, lease: &Value, identity: &str, seconds: u64) -> 
     let catalog = api.catalog.load_full();
     let kind = kind(&catalog)?;
     let before = lease.pointer("/spec/leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
-    let transitions = before.saturating_add(i64::from(holder(lease) != identity));
+    let transitions = before.saturating_add(i64::from(!identity.is_empty() && holder(lease) != identity));
     let mut object = lease.clone();
     object["spec"] = spec(identity, seconds, transitions);
     let user = server();

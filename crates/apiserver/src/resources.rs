@@ -89,6 +89,7 @@ where
         "list" => read_many(call, place).await,
         "watch" => open_watch(call, place).await,
         "create" => post(call, place, body).await,
+        "update" | "patch" if place.name().is_empty() => Err(not_allowed()),
         "update" => put(call, place, Part::Main, body).await,
         "patch" => change(call, place, Part::Main, body).await,
         "delete" => remove::one(call, place, body).await,

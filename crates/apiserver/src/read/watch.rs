@@ -56,7 +56,17 @@ pub async fn watch(
             (snapshot, now)
         }
     };
-    let opened = match store.watch(&selection.prefix, after) {
+    let mut opened = store.watch(&selection.prefix, after);
+    if matches!(opened, Err(Error::Future { .. })) {
+        // The client heard of it through another hub, a moment ago.
+        store.barrier().await.map_err(|e| errors::general(&e))?;
+        opened = store.watch(&selection.prefix, after);
+    }
+    let timeout = options.timeout_s.filter(|s| *s > 0).map_or_else(spread_timeout, Duration::from_secs);
+    let end = async move {
+        tokio::select! { () = tokio::time::sleep(timeout) => {}, () = stop => {} }
+    };
+    let opened = match opened {
         Ok(watch) if options.bookmarks => Ok(watch.with_pace(PACE).with_progress(BOOKMARK_EVERY)),
         Ok(watch) => Ok(watch.with_pace(PACE)),
         Err(error) => Err(error),
@@ -68,6 +78,8 @@ pub async fn watch(
             let line = error_line(&errors::too_old(asked, oldest));
             return Ok(stream::once(async move { line }).boxed());
         }
+        // Nothing has happened after a revision that is still to come; the client asks again when its time is up.
+        Err(Error::Future { .. }) => return Ok(stream::pending().take_until(Box::pin(end)).boxed()),
         Err(error) => return Err(errors::general(&error)),
     };
     let writer = Writer { shape, selection, headings: true };
@@ -76,10 +88,6 @@ pub async fn watch(
         after: String::new(),
         mark: initial == Initial::StateThenMark && options.bookmarks,
     });
-    let timeout = options.timeout_s.filter(|s| *s > 0).map_or_else(spread_timeout, Duration::from_secs);
-    let end = async move {
-        tokio::select! { () = tokio::time::sleep(timeout) => {}, () = stop => {} }
-    };
     Ok(frames(watch, writer, walk).take_until(Box::pin(end)).boxed())
 }
 

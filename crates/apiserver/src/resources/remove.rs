@@ -6,13 +6,14 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
-use landfall_api::{Reason, Status, decode, meta, schema};
+use landfall_api::{Reason, Scope, Status, decode, meta, schema};
 use landfall_runtime::clock;
 use landfall_store::Entry;
 use serde_json::{Value, json};
 
 use super::{Place, by, content, manager, written_answer};
 use crate::encode;
+use crate::errors;
 use crate::http::answer;
 use crate::http::body::{self, Body};
 use crate::http::negotiate::{Content, Form};
@@ -58,6 +59,10 @@ where
     B: HttpBody<Data = Bytes> + Unpin + Send,
     B::Error: std::fmt::Display,
 {
+    if place.kind.scope == Scope::Namespaced && place.namespace().is_empty() {
+        // Nobody means the objects of all namespaces.
+        return Err(errors::not_allowed());
+    }
     let options = delete_options(call, sent).await?;
     let selection = Selection::parse(&place.kind, place.namespace(), "", call.options)?;
     let manager = manager(call);

@@ -29,7 +29,11 @@ pub fn object(
     bytes: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let body = parse(&api_version(&kind.group, &kind.version), &kind.kind, content, bytes)?;
+    let mut body = parse(&api_version(&kind.group, &kind.version), &kind.kind, content, bytes)?;
+    if body.value.is_null() && content == Some(Content::Json) && kind.strategic {
+        // Go reads null into a struct as nothing said.
+        body.value = serde_json::json!({});
+    }
     decode::expect_object(&body.value).map_err(|e| e.refuse(&kind.kind, bytes))?;
     check_type(kind, &body.value, bytes)?;
     shape(kind, body.value, &body.duplicates, validation)

@@ -134,7 +134,9 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), Status>
         meta::metadata_mut(object).insert("namespace".into(), json!(namespace));
     }
     if !meta::resource_version(object).is_empty() {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        // Kubernetes has no reason for this one.
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(Status::new(Reason::Unknown, why));
     }
     Ok(())
 }
