@@ -395,7 +395,8 @@ pub(crate) fn skip(what: &str, why: &str) {
     #[expect(clippy::disallowed_methods, reason = "how `cargo xtask test` says that nothing may be skipped")]
     let required = std::env::var("LANDFALL_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name == what), "{why}, and LANDFALL_REQUIRE asks for {what}");
-    writeln!(std::io::stderr(), "SKIPPED: {what}: {why}").unwrap();
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "SKIPPED: {what}: {why}").unwrap();
 }
 
 /// How long clients run under writes: 20 s unless `LANDFALL_CLIENTS_S` says otherwise.

@@ -1,0 +1,6 @@
+//! What befalls processes: kills, full disks, damaged files, a twin.
+
+mod disk;
+mod hub;
+mod kills;
+mod start;
