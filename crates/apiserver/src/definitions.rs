@@ -77,8 +77,9 @@ impl Known {
 }
 
 impl Definitions {
-    /// Reads those that have changed.
-    fn read(&mut self, snapshot: &Snapshot) {
+    /// Reads those that have changed; whether any had.
+    fn read(&mut self, snapshot: &Snapshot) -> bool {
+        let mut moved = false;
         let prefix = keys::collection(GROUP, PLURAL);
         let mut before = std::mem::take(&mut self.known);
         for entry in snapshot.range(&prefix, "") {
@@ -89,11 +90,14 @@ impl Definitions {
                 other => {
                     self.touched.extend(other.map(|known| known.group));
                     self.put(entry);
+                    moved = true;
                 }
             }
         }
-        self.stale |= !before.is_empty();
+        moved |= !before.is_empty();
+        self.stale |= moved;
         self.touched.extend(before.into_values().map(|gone| gone.group));
+        moved
     }
 
     fn put(&mut self, entry: &Entry) {
@@ -116,7 +120,9 @@ impl Api {
         let mut definitions = self.definitions.lock().await;
         definitions.read(&self.store.snapshot());
         for _ in 0..ROUNDS_MAX {
-            if !self.establish_all(&mut definitions).await {
+            let settled = self.establish_all(&mut definitions).await;
+            // Housekeeping settles the same statuses and may have been faster.
+            if !definitions.read(&self.store.snapshot()) && !settled {
                 break;
             }
         }
