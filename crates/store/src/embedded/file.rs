@@ -93,6 +93,11 @@ pub(super) struct Batch<'a> {
 
 // === impl Directory ===
 
+/// How often and how long apart the lock is tried: a process that has just ended, or a child between fork and exec,
+/// holds it a moment longer.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
 impl Directory {
     /// Makes the directory when missing and locks it.
     pub(super) fn lock(path: &Path) -> Result<Self, OpenError> {
@@ -108,11 +113,16 @@ impl Directory {
             .write(true)
             .open(&lock_path)
             .map_err(io(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(fs::TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-            Err(fs::TryLockError::Error(source)) => Err(OpenError::Io { path: lock_path, source }),
+        for _ in 0..LOCK_TRIES {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { path: path.to_owned(), _lock: lock }),
+                Err(fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(fs::TryLockError::Error(source)) => {
+                    return Err(OpenError::Io { path: lock_path, source });
+                }
+            }
         }
+        Err(OpenError::InUse { path: path.to_owned() })
     }
 
     /// Where the data lies in it.
