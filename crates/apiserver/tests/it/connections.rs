@@ -160,7 +160,8 @@ async fn nothing_is_smuggled() {
         raw.send(&[b"0\r\n\r\n".to_vec(), inner.clone()].concat()).await;
         let first = raw.answer().await.map_or(0, |answer| answer.code);
         assert!(first == 0 || first >= 400, "{framing}: {first}");
-        raw.0.shutdown().await.unwrap();
+        // The hub may have closed already, which is as good an end.
+        let _ = raw.0.shutdown().await;
         raw.closed().await;
         let names = hub.admin.get(SECRETS).await.names();
         assert!(names.is_empty(), "{framing}: {names:?}");
