@@ -22,13 +22,15 @@ const LAYERS: &[(&str, u8, &str)] = &[
     ("store", 1, "keeps bytes under keys with revisions"),
     ("runtime", 1, "what every daemon needs once"),
     ("apiserver", 2, "serves kinds over the Kubernetes protocol"),
+    ("sim", 3, "simulated member clusters: controllers, node agents, faults"),
+    ("rig", 3, "whole real Kubernetes clusters in network namespaces"),
     ("landfall", 4, "the binary: command line and composition"),
     ("xtask", 4, "commands for developers"),
 ];
 
 /// Outside crates that only one of ours may touch.
 const PRIVATE: &[(&str, &[&str])] =
-    &[("redb", &["store"]), ("tonic", &["store"]), ("landfall-store", &["apiserver", "landfall", "xtask"])];
+    &[("redb", &["store"]), ("tonic", &["store"]), ("landfall-store", &["apiserver", "sim", "landfall", "xtask"])];
 
 /// Crate names to what they depend on, development dependencies excluded.
 type Graph = BTreeMap<String, BTreeSet<String>>;
