@@ -40,7 +40,8 @@ pub fn stored(kind: &Kind, object: &Value) -> Bytes {
         }
     }
     out.push(b'}');
-    Bytes::from(out)
+    // It is kept for as long as the object is, so it keeps no room to grow.
+    Bytes::from(out.into_boxed_slice())
 }
 
 /// The object in an entry, with its resourceVersion, in the version it was stored in.

@@ -29,8 +29,11 @@ const LAYERS: &[(&str, u8, &str)] = &[
 ];
 
 /// Outside crates that only one of ours may touch.
-const PRIVATE: &[(&str, &[&str])] =
-    &[("redb", &["store"]), ("tonic", &["store"]), ("landfall-store", &["apiserver", "sim", "landfall", "xtask"])];
+const PRIVATE: &[(&str, &[&str])] = &[
+    ("redb", &["store"]),
+    ("tonic", &["store"]),
+    ("landfall-store", &["apiserver", "sim", "landfall", "xtask"]),
+];
 
 /// Crate names to what they depend on, development dependencies excluded.
 type Graph = BTreeMap<String, BTreeSet<String>>;

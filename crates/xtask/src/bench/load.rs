@@ -11,6 +11,8 @@ use super::client::{Connection, Target};
 
 /// The data of one object: with what the server adds, a little over 1 KB.
 const DATA_BYTES: usize = 700;
+/// Objects in each namespace, so that listing one is a list of as many.
+pub(crate) const NAMESPACE_OBJECTS: usize = 500;
 
 /// What a run did.
 pub(crate) struct Done {
@@ -40,49 +42,45 @@ pub(crate) fn config_map(name: &str, bytes: usize) -> String {
     )
 }
 
-fn path(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/configmaps")
+/// The namespace with that number, each of which takes [`NAMESPACE_OBJECTS`].
+pub(crate) fn namespace(number: usize) -> String {
+    format!("bench-{number}")
 }
 
-/// Creates `count` objects named `o-0`, `o-1`, …
-pub(crate) async fn create(
-    target: &Target,
-    namespace: &str,
-    count: usize,
-    connections: usize,
-) -> Result<Done> {
-    let path = path(namespace);
+fn path(number: usize) -> String {
+    format!("/api/v1/namespaces/{}/configmaps", namespace(number))
+}
+
+/// Creates `count` objects named `o-0`, `o-1`, …, filling one namespace after the other.
+pub(crate) async fn create(target: &Target, count: usize, connections: usize) -> Result<Done> {
     drive(target, connections, Until::Count(count), move |index| {
-        ("POST", path.clone(), config_map(&format!("o-{index}"), DATA_BYTES), 201)
+        let body = config_map(&format!("o-{index}"), DATA_BYTES);
+        ("POST", path(index / NAMESPACE_OBJECTS), body, 201)
     })
     .await
 }
 
 /// Gets one object after the other.
-pub(crate) async fn get(
-    target: &Target,
-    namespace: &str,
-    objects: usize,
-    connections: usize,
-    time: Duration,
-) -> Result<Done> {
-    let path = path(namespace);
+pub(crate) async fn get(target: &Target, objects: usize, connections: usize, time: Duration) -> Result<Done> {
     drive(target, connections, Until::Time(time), move |index| {
-        ("GET", format!("{path}/o-{}", index % objects), String::new(), 200)
+        let index = index % objects;
+        ("GET", format!("{}/o-{index}", path(index / NAMESPACE_OBJECTS)), String::new(), 200)
     })
     .await
 }
 
-/// Lists the first objects of a namespace.
+/// Lists one namespace after the other.
 pub(crate) async fn list(
     target: &Target,
-    namespace: &str,
-    limit: usize,
+    objects: usize,
     connections: usize,
     time: Duration,
 ) -> Result<Done> {
-    let path = format!("{}?limit={limit}", path(namespace));
-    drive(target, connections, Until::Time(time), move |_| ("GET", path.clone(), String::new(), 200)).await
+    let namespaces = objects / NAMESPACE_OBJECTS;
+    drive(target, connections, Until::Time(time), move |index| {
+        ("GET", path(index % namespaces), String::new(), 200)
+    })
+    .await
 }
 
 #[derive(Clone, Copy)]

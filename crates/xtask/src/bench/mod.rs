@@ -59,7 +59,7 @@ const FULL: Work = Work {
 };
 
 const QUICK: Work = Work {
-    objects: 1_600,
+    objects: 1_500,
     reads: Duration::from_secs(1),
     watchers: 100,
     writes_per_s: 500,
@@ -69,8 +69,6 @@ const QUICK: Work = Work {
 /// Connections that create and get, and that list.
 const CONNECTIONS: usize = 192;
 const LIST_CONNECTIONS: usize = 8;
-/// Objects per list.
-const LIST_LIMIT: usize = 500;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if cfg!(debug_assertions) {
@@ -117,17 +115,19 @@ async fn measure(name: &str, contender: Contender, work: Work) -> Result<Row> {
     row.ready_ms = contender.wait_ready().await?.as_secs_f64() * 1e3;
     say(&format!("    ready after {:.0} ms, {:.0} MB", row.ready_ms, contender.resident_mb()?));
     let target = contender.target();
-    load::create_namespace(&target, "bench").await?;
-    let created = load::create(&target, "bench", work.objects, CONNECTIONS).await?;
+    for number in 0..work.objects / load::NAMESPACE_OBJECTS {
+        load::create_namespace(&target, &load::namespace(number)).await?;
+    }
+    let created = load::create(&target, work.objects, CONNECTIONS).await?;
     ensure!(created.failures == 0, "{} of {} creates failed", created.failures, work.objects);
     row.creates_per_s = created.per_s();
     say(&format!("    {:.0} creates/s", row.creates_per_s));
-    let got = load::get(&target, "bench", work.objects, CONNECTIONS, work.reads).await?;
+    let got = load::get(&target, work.objects, CONNECTIONS, work.reads).await?;
     row.gets_per_s = got.per_s();
     say(&format!("    {:.0} gets/s ({} failed)", row.gets_per_s, got.failures));
-    let listed = load::list(&target, "bench", LIST_LIMIT, LIST_CONNECTIONS, work.reads).await?;
+    let listed = load::list(&target, work.objects, LIST_CONNECTIONS, work.reads).await?;
     row.lists_per_s = listed.per_s();
-    say(&format!("    {:.0} lists of {LIST_LIMIT}/s ({} failed)", row.lists_per_s, listed.failures));
+    say(&format!("    {:.0} lists of 500/s ({} failed)", row.lists_per_s, listed.failures));
     row.resident_mb = contender.resident_mb()?;
     say(&format!("    {:.0} MB resident with {} objects", row.resident_mb, work.objects));
     let seen = watchers::run(&target, work.watchers, work.writes_per_s, work.watch).await?;
