@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use tokio::task::LocalSet;
 
 use super::client::{Connection, Target};
+use crate::shell::say;
 
 /// The data of one object: with what the server adds, a little over 1 KB.
 const DATA_BYTES: usize = 700;
@@ -102,30 +103,43 @@ async fn drive(
     for _ in 0..connections {
         open.push(target.connect().await?);
     }
-    let (next, failures, done) =
-        (Rc::new(Cell::new(0_usize)), Rc::new(Cell::new(0_usize)), Rc::new(Cell::new(0_usize)));
+    let tally = Rc::new(Tally::default());
     let make = Rc::new(make);
     let began = Instant::now();
     let set = LocalSet::new();
     for connection in open {
-        let (next, failures, done, make) = (next.clone(), failures.clone(), done.clone(), make.clone());
-        set.spawn_local(one(connection, began, until, next, failures, done, make));
+        set.spawn_local(one(connection, began, until, tally.clone(), make.clone()));
     }
     set.await;
-    Ok(Done { count: done.get(), failures: failures.get(), took: began.elapsed() })
+    Ok(Done { count: tally.done.get(), failures: tally.failures.get(), took: tally.took.get() })
+}
+
+/// What all connections together did.
+#[derive(Default)]
+struct Tally {
+    next: Cell<usize>,
+    done: Cell<usize>,
+    failures: Cell<usize>,
+    /// Until the last success: a request that hangs until it fails is a failure, and no measure of speed.
+    took: Cell<Duration>,
+}
+
+impl Tally {
+    fn failed(&self, why: &str) {
+        self.failures.set(self.failures.get() + 1);
+        say(&format!("    failed: {why}"));
+    }
 }
 
 async fn one(
     mut connection: Connection,
     began: Instant,
     until: Until,
-    next: Rc<Cell<usize>>,
-    failures: Rc<Cell<usize>>,
-    done: Rc<Cell<usize>>,
+    tally: Rc<Tally>,
     make: Rc<impl Fn(usize) -> Request>,
 ) {
     loop {
-        let index = next.get();
+        let index = tally.next.get();
         let over = match until {
             Until::Count(count) => index >= count,
             Until::Time(time) => began.elapsed() >= time,
@@ -133,15 +147,15 @@ async fn one(
         if over {
             return;
         }
-        next.set(index + 1);
+        tally.next.set(index + 1);
         let (method, path, body, wanted) = make(index);
         let result = connection.send(method, &path, &body).await;
-        done.set(done.get() + 1);
+        tally.done.set(tally.done.get() + 1);
         match result {
-            Ok(code) if code == wanted => {}
-            Ok(_) => failures.set(failures.get() + 1),
-            Err(_) => {
-                failures.set(failures.get() + 1);
+            Ok(code) if code == wanted => tally.took.set(began.elapsed()),
+            Ok(code) => tally.failed(&format!("{method} {path}: {code}")),
+            Err(error) => {
+                tally.failed(&format!("{method} {path}: {error}"));
                 return;
             }
         }
