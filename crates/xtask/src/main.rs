@@ -4,6 +4,7 @@ mod arch;
 mod bench;
 mod r#gen;
 mod kubernetes;
+mod rig;
 mod setup;
 mod shell;
 mod test;
@@ -23,6 +24,8 @@ enum Cli {
     Arch(arch::Options),
     /// Builds the real Kubernetes binaries that tests and benchmarks compare with (once; they are cached).
     Kubernetes,
+    /// Starts, breaks and stops whole real Kubernetes clusters on this machine (needs root).
+    Rig(rig::Options),
     /// Checks what style asks of every file.
     Tidy,
     /// Writes or checks the committed tables that are made from something else.
@@ -36,6 +39,7 @@ fn main() -> anyhow::Result<()> {
         Cli::Bench(options) => bench::run(&options),
         Cli::Arch(options) => arch::run(&options),
         Cli::Kubernetes => kubernetes::binaries().map(|found| shell::say(&format!("{}", found.display()))),
+        Cli::Rig(options) => rig::run(&options),
         Cli::Tidy => tidy::run(),
         Cli::Gen(what) => r#gen::run(&what),
     }

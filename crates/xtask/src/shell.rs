@@ -18,17 +18,6 @@ pub(crate) fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
-/// Where expensive things are kept between checkouts: `LANDFALL_CACHE`, else `landfall` in the user's cache.
-#[expect(clippy::disallowed_methods, reason = "where caches live is the environment's to say")]
-pub(crate) fn cache() -> PathBuf {
-    let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    env("LANDFALL_CACHE").map(PathBuf::from).unwrap_or_else(|| {
-        let base = env("XDG_CACHE_HOME").map(PathBuf::from);
-        let home = || PathBuf::from(env("HOME").unwrap_or_else(|| "/tmp".into())).join(".cache");
-        base.unwrap_or_else(home).join("landfall")
-    })
-}
-
 /// Runs a program in the checkout and shows what it prints; an error if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = shown(command);
