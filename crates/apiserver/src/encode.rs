@@ -40,8 +40,8 @@ pub fn stored(kind: &Kind, object: &Value) -> Bytes {
         }
     }
     out.push(b'}');
-    // It is kept for as long as the object is, so it keeps no room to grow.
-    Bytes::from(out.into_boxed_slice())
+    // It is kept for as long as the object is, so without the room to grow, which allocators do not take back in place.
+    Bytes::copy_from_slice(&out)
 }
 
 /// The object in an entry, with its resourceVersion, in the version it was stored in.

@@ -58,7 +58,7 @@ impl Config {
             value_bytes_max: 4 << 20,
             queue_max: 4096,
             batch_bytes_max: 8 << 20,
-            cache_bytes: 4 << 20,
+            cache_bytes: 1 << 20,
             now: wall_clock,
         }
     }
