@@ -11,6 +11,7 @@ use landfall_store::{Entry, Store};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use crate::admission::Admission;
 use crate::audit::Audit;
 use crate::authn::{Authenticator, Found, User};
 use crate::authz::live::Rbac;
@@ -37,6 +38,8 @@ pub struct Api {
     pub authz: Arc<Rbac>,
     /// What was done.
     pub audit: Option<Audit>,
+    /// What the surroundings add to objects before they are validated; none for nothing.
+    pub admission: Option<Arc<dyn Admission>>,
     /// Counters.
     pub telemetry: Telemetry,
     /// Background work, and the signal to stop.

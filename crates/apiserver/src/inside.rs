@@ -178,7 +178,7 @@ fn event(event: StoreEvent) -> Option<Event> {
 }
 
 /// Where the object of an entry is: its key says it.
-fn place(entry: &Entry) -> Option<Place> {
+pub(crate) fn place(entry: &Entry) -> Option<Place> {
     let mut parts = entry.key.split('/');
     let group = parts.next().map(|g| if g == "core" { "" } else { g })?;
     let plural = parts.next()?;

@@ -12,6 +12,7 @@
 //! Deliberately absent: decisions about kinds (they are in `landfall-api`), and knowledge of how the store keeps
 //! its bytes.
 
+pub mod admission;
 pub mod api;
 pub mod audit;
 pub mod authn;
@@ -29,6 +30,7 @@ pub mod http;
 pub mod inside;
 pub mod keys;
 pub mod leader;
+pub mod local;
 pub mod managed;
 pub mod openapi;
 pub mod options;

@@ -12,13 +12,14 @@ use landfall_store::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
+use crate::admission::Admission;
 use crate::api::Api;
 use crate::audit::{self, Audit};
 use crate::authn::{Authenticator, ServiceAccounts, TokenFile};
 use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
 use crate::housekeeping::{self, ObjectClient};
-use crate::http::server;
+use crate::http::server::Door;
 use crate::inside::Inside;
 use crate::openapi::CustomSchemas;
 use crate::telemetry::Telemetry;
@@ -71,12 +72,55 @@ pub enum StartError {
     Store(#[from] landfall_store::Error),
 }
 
+/// What servers of one process with the same kinds can share: the kinds, and documents made from them.
+pub struct Served {
+    builtin: Vec<Arc<Kind>>,
+    rows: Arc<[Kind]>,
+    schemas: CustomSchemas,
+    catalog: Arc<Catalog>,
+}
+
+impl Served {
+    /// These kinds and those that definitions define, always.
+    pub fn new(kinds: Vec<Kind>, definitions: &[Value]) -> Self {
+        let own = definitions.iter().flat_map(crd::kinds);
+        let builtin: Vec<Arc<Kind>> = kinds.into_iter().chain(own).map(with_rules).collect();
+        let schemas: CustomSchemas = definitions.iter().flat_map(openapi::schemas_of).collect();
+        Self {
+            rows: builtin.iter().map(|kind| (**kind).clone()).collect(),
+            catalog: Arc::new(Catalog::new(builtin.clone(), &[], schemas.clone())),
+            builtin,
+            schemas,
+        }
+    }
+}
+
+/// A server's parts, where whoever starts it has more to say than [`Config`].
+pub struct Parts {
+    /// Keys and certificates.
+    pub pki: pki::Pki,
+    /// Static tokens.
+    pub tokens: TokenFile,
+    /// Whether requests without credentials go on as `system:anonymous`.
+    pub anonymous: bool,
+    /// Where to write audit events; none for nowhere.
+    pub audit: Option<audit::Config>,
+    /// What is served.
+    pub served: Arc<Served>,
+    /// This server's name among several that share the store; none when it is alone and need not ask who leads.
+    pub identity: Option<String>,
+    /// What the surroundings add to objects.
+    pub admission: Option<Arc<dyn Admission>>,
+}
+
 /// A running API server.
 pub struct Server {
     /// Its state.
     pub api: Arc<Api>,
-    /// The administrator's kubeconfig.
+    /// The administrator's kubeconfig; empty when keys are in memory alone.
     pub admin_kubeconfig: PathBuf,
+    /// Where connections come in.
+    pub door: Door,
     tasks: Tasks,
 }
 
@@ -99,21 +143,38 @@ pub async fn start(
             .map_err(|source| StartError::Tokens { path: path.clone(), source: source.into() })?,
         None => TokenFile::default(),
     };
+    let parts = Parts {
+        pki,
+        tokens,
+        anonymous: config.anonymous,
+        audit: config.audit,
+        served: Arc::new(Served::new(config.kinds, &config.definitions)),
+        identity: Some(config.identity),
+        admission: None,
+    };
+    start_parts(parts, store, listener).await
+}
+
+/// Starts a server from its parts.
+pub async fn start_parts(
+    parts: Parts,
+    store: Arc<dyn Store>,
+    listener: TcpListener,
+) -> Result<Server, StartError> {
+    let Parts { pki, tokens, anonymous, audit, served, identity, admission } = parts;
     let tasks = Tasks::default();
     let audiences = [ISSUER.to_owned()];
     let accounts = Arc::new(ServiceAccounts::new(ISSUER, &audiences, pki.sa_key, Vec::new()));
-    let own = config.definitions.iter().flat_map(crd::kinds);
-    let builtin: Vec<Arc<Kind>> = config.kinds.into_iter().chain(own).map(with_rules).collect();
-    let builtin_schemas: CustomSchemas = config.definitions.iter().flat_map(openapi::schemas_of).collect();
     let telemetry = Telemetry::new(Arc::new(Registry::default()));
-    let audit = open_audit(config.audit.as_ref(), &telemetry, &tasks)?;
+    let audit = open_audit(audit.as_ref(), &telemetry, &tasks)?;
     let api = Arc::new(Api {
         audit,
-        catalog: ArcSwap::from_pointee(Catalog::new(builtin.clone(), &[], builtin_schemas.clone())),
-        builtin,
-        builtin_schemas,
-        authn: Authenticator::new(tokens, accounts, config.anonymous),
+        catalog: ArcSwap::new(served.catalog.clone()),
+        builtin: served.builtin.clone(),
+        builtin_schemas: served.schemas.clone(),
+        authn: Authenticator::new(tokens, accounts, anonymous),
         authz: Rbac::start(store.clone(), &tasks),
+        admission,
         telemetry,
         tasks: tasks.clone(),
         definitions: tokio::sync::Mutex::default(),
@@ -121,9 +182,10 @@ pub async fn start(
     });
     prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
     tasks.spawn_until_stop(definitions::follow(api.clone()));
-    keep_house(&api, &config.identity, pki.authority.pem().into());
-    tasks.spawn(server::run(api.clone(), listener, pki.tls));
-    Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, tasks })
+    keep_house(&api, &served, identity.as_deref(), pki.authority.pem().into());
+    let door = Door::new(api.clone(), pki.tls);
+    door.open(listener);
+    Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, door, tasks })
 }
 
 fn open_audit(
@@ -139,12 +201,12 @@ fn open_audit(
     config.map(|config| Audit::open(config, tasks, dropped)).transpose().map_err(StartError::Audit)
 }
 
-/// Keeps house while this hub leads.
-fn keep_house(api: &Arc<Api>, identity: &str, root_ca: Arc<str>) {
-    let builtin: Arc<[Kind]> = api.builtin.iter().map(|kind| (**kind).clone()).collect();
-    let config = housekeeping::Config { root_ca: Some(root_ca), builtin };
+/// Keeps house while this hub leads; always when it is alone.
+fn keep_house(api: &Arc<Api>, served: &Served, identity: Option<&str>, root_ca: Arc<str>) {
+    let config = housekeeping::Config { root_ca: Some(root_ca), builtin: served.rows.clone() };
     let client: Arc<dyn ObjectClient> = Arc::new(Inside(api.clone()));
     let work = move || housekeeping::run(client.clone(), config.clone());
+    let Some(identity) = identity else { return api.tasks.spawn_until_stop(work()) };
     // Names of machines and ports repeat among containers.
     let identity = format!("{identity}_{}", uuid::Uuid::new_v4());
     api.tasks.spawn(leader::lead(api.clone(), identity, work));

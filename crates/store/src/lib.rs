@@ -29,7 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-pub use embedded::open_embedded;
+pub use embedded::{open_embedded, open_memory};
 pub use entry::{Change, Entry, Memo};
 pub use error::{Error, OpenError};
 pub use etcd::connect_etcd;

@@ -19,6 +19,7 @@ mod row;
 mod scheduling;
 
 use crate::kind::Kind;
+use crate::rules;
 
 /// Who serves a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,11 @@ pub fn federation() -> Vec<Kind> {
 
 /// Every built-in kind a simulated member serves: the federation's, with pods to write to and what runs them.
 pub fn member() -> Vec<Kind> {
-    of(Role::Member)
+    let mut kinds = of(Role::Member);
+    for kind in &mut kinds {
+        kind.rules = rules::member_rules(&kind.group, &kind.kind);
+    }
+    kinds
 }
 
 fn of(role: Role) -> Vec<Kind> {

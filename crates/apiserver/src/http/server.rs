@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use landfall_runtime::clock;
 use landfall_runtime::tasks::Tasks;
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -41,9 +42,50 @@ const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// Requests at once on one HTTP/2 connection, watches included; as Kubernetes allows.
 const STREAMS_MAX: u32 = 250;
 
+/// Where connections come in. It can be shut, which cuts them all off, and opened again.
+pub struct Door {
+    api: Arc<Api>,
+    tls: Arc<Tls>,
+    /// Stops what goes through the door of now.
+    cut: Mutex<Tasks>,
+}
+
+impl Door {
+    /// A door that is shut.
+    pub fn new(api: Arc<Api>, tls: Tls) -> Self {
+        Self { api, tls: Arc::new(tls), cut: Mutex::default() }
+    }
+
+    /// Serves on `listener` until the door is shut or the server stops.
+    pub fn open(&self, listener: TcpListener) {
+        let cut = Tasks::default();
+        *self.cut.lock() = cut.clone();
+        let (api, tls) = (self.api.clone(), self.tls.clone());
+        self.api.tasks.spawn(run(api, listener, tls, cut));
+    }
+
+    /// Cuts all connections off at once, requests and watches included, and accepts no new ones. The address is free
+    /// when this returns.
+    pub async fn shut(&self) {
+        let cut = self.cut.lock().clone();
+        cut.join().await;
+    }
+}
+
 /// Serves until the tasks are told to stop; returns when every connection is closed or the drain took too long.
-pub async fn run(api: Arc<Api>, listener: TcpListener, tls: Tls) {
-    let tls = Arc::new(tls);
+/// When `cut` stops, everything is dropped at once.
+async fn run(api: Arc<Api>, listener: TcpListener, tls: Arc<Tls>, cut: Tasks) {
+    let (done, waiting) = tokio::sync::oneshot::channel::<()>();
+    // Whoever cuts waits until the listener is gone.
+    cut.spawn(async move { drop(waiting.await) });
+    tokio::select! {
+        () = serve_until_stop(api, listener, tls, &cut) => {}
+        () = cut.stopping() => {}
+    }
+    drop(done);
+}
+
+async fn serve_until_stop(api: Arc<Api>, listener: TcpListener, tls: Arc<Tls>, cut: &Tasks) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let connections = Tasks::default();
     let mut stop = pin!(api.tasks.stopping());
@@ -60,9 +102,13 @@ pub async fn run(api: Arc<Api>, listener: TcpListener, tls: Tls) {
         match accepted {
             Ok((stream, address)) => {
                 let (api, tls, stopping) = (api.clone(), tls.clone(), connections.stopping());
+                let cut = cut.stopping();
                 connections.spawn(async move {
                     api.telemetry.connections.add(1);
-                    connection(&api, &tls, stream, address, stopping).await;
+                    tokio::select! {
+                        () = connection(&api, &tls, stream, address, stopping) => {}
+                        () = cut => {}
+                    }
                     api.telemetry.connections.add(-1);
                     drop(permit);
                 });

@@ -131,7 +131,7 @@ pub struct Pki {
     pub tls: Tls,
     /// Signs service accounts' tokens.
     pub sa_key: SigningKey,
-    /// The administrator's kubeconfig.
+    /// The administrator's kubeconfig; empty when everything is in memory.
     pub admin_kubeconfig: PathBuf,
 }
 
@@ -160,6 +160,33 @@ pub fn open(config: &Config, now_s: i64) -> Result<Pki, Error> {
         write(&admin_kubeconfig, &text)?;
     }
     Ok(Pki { authority, tls, sa_key, admin_kubeconfig })
+}
+
+/// Everything a server needs, made anew and kept in memory alone; no kubeconfig is written.
+pub fn make(names: &[String], now_s: i64) -> Result<Pki, Error> {
+    let nowhere = Path::new("memory");
+    let key = authority::new_key()?;
+    let certificate =
+        Authority::self_sign(&key, AUTHORITY_DAYS, now_s).map_err(|source| damaged(nowhere, &source))?;
+    let authority = Authority::open((nowhere, &certificate), (nowhere, &key))?;
+    let server_key = authority::new_key()?;
+    let pair = rcgen::KeyPair::from_pem(&server_key).map_err(|why| damaged(nowhere, &why))?;
+    let chain = authority
+        .server(&pair, &server_names(names), SERVER_DAYS, now_s)
+        .map_err(|source| Error::Make { what: "the server's certificate", source })?;
+    let chain = CertificateDer::from_pem_slice(chain.as_bytes()).map_err(|why| damaged(nowhere, &why))?;
+    let key =
+        PrivateKeyDer::from_pem_slice(server_key.as_bytes()).map_err(|why| damaged(nowhere, &why))?;
+    let tls = Tls::new(vec![chain], key, &authority, &[])?;
+    let sa_key = SigningKey::from_pem(&authority::new_key()?).map_err(|why| damaged(nowhere, &why))?;
+    Ok(Pki { authority, tls, sa_key, admin_kubeconfig: PathBuf::new() })
+}
+
+/// A client certificate of an administrator (PEM) and its key (PEM).
+pub fn administrator(authority: &Authority, now_s: i64) -> Result<(String, String), Error> {
+    authority
+        .client(ADMIN.0, ADMIN.1, AUTHORITY_DAYS, now_s)
+        .map_err(|source| Error::Make { what: "the administrator's certificate", source })
 }
 
 fn open_authority(config: &Config, dir: &Path, now_s: i64) -> Result<Authority, Error> {

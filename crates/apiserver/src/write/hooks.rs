@@ -18,6 +18,9 @@ pub fn before_create(api: &Api, kind: &Kind, object: &mut Value, by: &By<'_>) ->
     if kind.group == "networking.k8s.io" && kind.kind == "Ingress" {
         default_class(api, object);
     }
+    if let Some(admission) = &api.admission {
+        admission.create(&api.store.snapshot(), kind, object)?;
+    }
     api.guard(kind, object, None, by)
 }
 
@@ -49,7 +52,16 @@ fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 /// Before an update is validated.
-pub fn before_update(api: &Api, kind: &Kind, object: &Value, old: &Value, by: &By<'_>) -> Result<(), Status> {
+pub fn before_update(
+    api: &Api,
+    kind: &Kind,
+    object: &mut Value,
+    old: &Value,
+    by: &By<'_>,
+) -> Result<(), Status> {
+    if let Some(admission) = &api.admission {
+        admission.update(&api.store.snapshot(), kind, object, old)?;
+    }
     api.guard(kind, object, Some(old), by)
 }
 

@@ -27,6 +27,8 @@ pub enum Part {
     Scale,
     /// `/finalize` of a namespace.
     Finalize,
+    /// `/binding` of a pod: its node, once, and the conditions that say so.
+    Binding,
 }
 
 impl Part {
@@ -37,6 +39,7 @@ impl Part {
             Self::Status => "status",
             Self::Scale => "scale",
             Self::Finalize => "finalize",
+            Self::Binding => "binding",
         }
     }
 }
@@ -164,8 +167,13 @@ fn settle(
         Part::Main | Part::Scale => main_part(kind, old, new),
         Part::Status => status_part(old, new),
         Part::Finalize => finalize_part(old, new),
+        Part::Binding => binding_part(kind, old, new)?,
     }
     carry_over(kind, old, new);
+    if part == Part::Binding {
+        // Where a pod runs is no change of what it is.
+        meta::metadata_mut(new).insert("generation".into(), json!(meta::generation(old)));
+    }
     if part == Part::Main || part == Part::Scale {
         hooks::before_update(api, kind, new, old, by)?;
     }
@@ -182,7 +190,7 @@ fn wrong_with(kind: &Kind, part: Part, old: &Value, new: &Value) -> ErrorList {
     match part {
         Part::Main | Part::Scale => found.extend(kind.rules.validate_update(new, old)),
         Part::Status => found.extend(kind.rules.validate_status(new, old)),
-        Part::Finalize => {}
+        Part::Finalize | Part::Binding => {}
     }
     found
 }
@@ -213,6 +221,26 @@ fn finalize_part(old: &Value, new: &mut Value) {
         Some(list) => spec.insert("finalizers".into(), list),
         None => spec.remove("finalizers"),
     };
+}
+
+/// A pod gets a node once.
+fn binding_part(kind: &Kind, old: &Value, new: &mut Value) -> Result<(), Status> {
+    let node = |pod: &Value| pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("").to_owned();
+    let (before, wanted) = (node(old), node(new));
+    let refuse = |why: String| Err(Status::conflict(&kind.group, "pods/binding", meta::name(old), &why));
+    if meta::deleting(old) {
+        return refuse(format!("pod {} is being deleted, cannot be assigned to a host", meta::name(old)));
+    }
+    if !before.is_empty() {
+        return refuse(format!("pod {} is already assigned to node {before:?}", meta::name(old)));
+    }
+    let conditions = new.pointer("/status/conditions").cloned();
+    *new = old.clone();
+    meta::child_mut(new, "spec").insert("nodeName".into(), json!(wanted));
+    if let Some(conditions) = conditions {
+        meta::child_mut(new, "status").insert("conditions".into(), conditions);
+    }
+    Ok(())
 }
 
 /// What no client may change, taken from the old object; and the generation, raised when the intent changed.

@@ -46,6 +46,8 @@ pub(super) struct Directory {
 pub(super) enum Medium {
     /// In a file.
     File { path: PathBuf, cache_bytes: usize },
+    /// Nowhere: what is in memory is all there is.
+    Nowhere,
     /// In something that a test makes; called for every opening.
     #[cfg(test)]
     Made(Box<dyn Fn() -> super::tests::Disk + Send>),
@@ -53,7 +55,8 @@ pub(super) enum Medium {
 
 /// The open data file.
 pub(super) struct File {
-    database: Database,
+    /// None when nothing outlives the process.
+    database: Option<Database>,
     /// The log's records, oldest first.
     log: VecDeque<LogRecord>,
     log_total: LogTotal,
@@ -136,6 +139,9 @@ impl Directory {
 impl Medium {
     /// Opens and reads the data; makes an empty store where there is none.
     pub(super) fn open(&self) -> Result<Loaded, OpenError> {
+        if let Self::Nowhere = self {
+            return Ok(Loaded::empty());
+        }
         let what = |what: String| OpenError::Damaged { path: self.path().to_owned(), what };
         // A damaged page can make redb panic; for us that is one more way to say damaged.
         catch_unwind(AssertUnwindSafe(|| self.database().and_then(|database| load(database, self.path()))))
@@ -145,6 +151,7 @@ impl Medium {
     fn path(&self) -> &Path {
         match self {
             Self::File { path, .. } => path,
+            Self::Nowhere => Path::new(""),
             #[cfg(test)]
             Self::Made(_) => Path::new("test"),
         }
@@ -153,6 +160,8 @@ impl Medium {
     fn database(&self) -> Result<Database, OpenError> {
         match self {
             Self::File { path, cache_bytes } => open_file(path, *cache_bytes),
+            // Not reached: there is nothing to open.
+            Self::Nowhere => Err(OpenError::InUse { path: PathBuf::new() }),
             #[cfg(test)]
             Self::Made(make) => {
                 let disk = make();
@@ -270,7 +279,19 @@ fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
     let oldest = past.first().map_or_else(|| state.revision(), |change| change.revision().saturating_sub(1));
     let log_total = log.iter().fold(LogTotal::default(), |sum, record| sum.plus(record.total));
     drop((read, meta, table));
-    Ok(Loaded { file: File { database, log, log_total, digest }, state, expiries, past, oldest })
+    Ok(Loaded { file: File { database: Some(database), log, log_total, digest }, state, expiries, past, oldest })
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// A new store that is kept nowhere.
+    fn empty() -> Self {
+        let file =
+            File { database: None, log: VecDeque::new(), log_total: LogTotal::default(), digest: 0 };
+        let state = Snapshot::empty(REVISION_FIRST);
+        Self { file, state, expiries: Expiries::default(), past: Vec::new(), oldest: REVISION_FIRST }
+    }
 }
 
 // === impl File ===
@@ -278,7 +299,8 @@ fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
 impl File {
     /// Adds a batch and syncs it to disk.
     pub(super) fn commit(&mut self, batch: &Batch<'_>) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
+        let Some(database) = &self.database else { return Ok(()) };
+        let transaction = database.begin_write()?;
         let digest = write_state(&transaction, batch.changes, self.digest)?;
         let added = write_log(&transaction, batch.changes)?;
         let dropped = self.log_surplus(&added, batch);

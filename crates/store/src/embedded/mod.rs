@@ -75,6 +75,12 @@ pub fn open_embedded(config: Config) -> Result<Arc<dyn Store>, OpenError> {
     Ok(store)
 }
 
+/// Opens an empty store that is kept in memory alone and gone with the process; the directory is not looked at.
+pub fn open_memory(config: Config) -> Result<Arc<dyn Store>, OpenError> {
+    let store: Arc<dyn Store> = Arc::new(Embedded::open(config, Medium::Nowhere, None)?);
+    Ok(store)
+}
+
 /// See [`open_embedded`].
 struct Embedded {
     mirror: Arc<Mirror>,

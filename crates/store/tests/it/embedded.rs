@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use landfall_store::embedded::Config;
-use landfall_store::{Error, HistoryLimits, OpenError, open_embedded};
+use landfall_store::{Error, HistoryLimits, OpenError, open_embedded, open_memory};
 
 use crate::battery::{self, Shared, next, value};
 
@@ -22,6 +22,11 @@ async fn the_battery() {
         store
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_battery_in_memory() {
+    battery::run(async || open_memory(Config::new("")).unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

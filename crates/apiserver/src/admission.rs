@@ -1,0 +1,15 @@
+//! Admission: what the surroundings of a server add to objects or refuse before they are validated.
+//!
+//! The federation has none. A simulated member allocates addresses of Services and completes Pods here.
+
+use landfall_api::{Kind, Status};
+use landfall_store::Snapshot;
+use serde_json::Value;
+
+/// What is asked before an object is validated and stored. It may be asked again for the same write.
+pub trait Admission: Send + Sync {
+    /// About a new object, after defaulting.
+    fn create(&self, state: &Snapshot, kind: &Kind, object: &mut Value) -> Result<(), Status>;
+    /// About a changed object; not about changes of its status.
+    fn update(&self, state: &Snapshot, kind: &Kind, object: &mut Value, old: &Value) -> Result<(), Status>;
+}
