@@ -170,3 +170,9 @@ fn put(entry: &Entry) -> Option<Change> {
 fn place(entry: &Entry) -> Option<Place> {
     crate::inside::place(entry)
 }
+
+/// Base64 as kubeconfigs have it.
+pub fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}

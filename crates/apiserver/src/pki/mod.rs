@@ -175,8 +175,7 @@ pub fn make(names: &[String], now_s: i64) -> Result<Pki, Error> {
         .server(&pair, &server_names(names), SERVER_DAYS, now_s)
         .map_err(|source| Error::Make { what: "the server's certificate", source })?;
     let chain = CertificateDer::from_pem_slice(chain.as_bytes()).map_err(|why| damaged(nowhere, &why))?;
-    let key =
-        PrivateKeyDer::from_pem_slice(server_key.as_bytes()).map_err(|why| damaged(nowhere, &why))?;
+    let key = PrivateKeyDer::from_pem_slice(server_key.as_bytes()).map_err(|why| damaged(nowhere, &why))?;
     let tls = Tls::new(vec![chain], key, &authority, &[])?;
     let sa_key = SigningKey::from_pem(&authority::new_key()?).map_err(|why| damaged(nowhere, &why))?;
     Ok(Pki { authority, tls, sa_key, admin_kubeconfig: PathBuf::new() })

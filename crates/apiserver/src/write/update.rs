@@ -165,13 +165,13 @@ fn settle(
     }
     match part {
         Part::Main | Part::Scale => main_part(kind, old, new),
-        Part::Status => status_part(old, new),
+        Part::Status => status_part(kind, old, new),
         Part::Finalize => finalize_part(old, new),
         Part::Binding => binding_part(kind, old, new)?,
     }
     carry_over(kind, old, new);
-    if part == Part::Binding {
-        // Where a pod runs is no change of what it is.
+    if matches!(part, Part::Status | Part::Binding) && kind.has_generation {
+        // What is seen of an object, or where it runs, is no change of what is wanted.
         meta::metadata_mut(new).insert("generation".into(), json!(meta::generation(old)));
     }
     if part == Part::Main || part == Part::Scale {
@@ -203,11 +203,19 @@ fn main_part(kind: &Kind, old: &Value, new: &mut Value) {
 }
 
 /// A status write changes status alone; managedFields come along because the caller may reset them.
-fn status_part(old: &Value, new: &mut Value) {
+///
+/// Of Deployments, annotations come along too: their controller notes the revision there.
+fn status_part(kind: &Kind, old: &Value, new: &mut Value) {
+    let notes = (kind.group == "apps" && kind.kind == "Deployment")
+        .then(|| new.pointer("/metadata/annotations").cloned())
+        .flatten();
     let status = new.get("status").cloned();
     let fields = new.get("metadata").and_then(|m| m.get("managedFields")).cloned();
     *new = old.clone();
     set(new, "status", status);
+    if let Some(notes) = notes {
+        meta::metadata_mut(new).insert("annotations".into(), notes);
+    }
     if let Some(fields) = fields {
         meta::metadata_mut(new).insert("managedFields".into(), fields);
     }

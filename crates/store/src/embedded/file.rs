@@ -279,7 +279,13 @@ fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
     let oldest = past.first().map_or_else(|| state.revision(), |change| change.revision().saturating_sub(1));
     let log_total = log.iter().fold(LogTotal::default(), |sum, record| sum.plus(record.total));
     drop((read, meta, table));
-    Ok(Loaded { file: File { database: Some(database), log, log_total, digest }, state, expiries, past, oldest })
+    Ok(Loaded {
+        file: File { database: Some(database), log, log_total, digest },
+        state,
+        expiries,
+        past,
+        oldest,
+    })
 }
 
 // === impl Loaded ===
@@ -287,8 +293,7 @@ fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
 impl Loaded {
     /// A new store that is kept nowhere.
     fn empty() -> Self {
-        let file =
-            File { database: None, log: VecDeque::new(), log_total: LogTotal::default(), digest: 0 };
+        let file = File { database: None, log: VecDeque::new(), log_total: LogTotal::default(), digest: 0 };
         let state = Snapshot::empty(REVISION_FIRST);
         Self { file, state, expiries: Expiries::default(), past: Vec::new(), oldest: REVISION_FIRST }
     }

@@ -1,0 +1,255 @@
+//! What controllers decide: actions with reasons, as plain values.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use landfall_api::meta;
+use serde_json::{Map, Value};
+
+use super::read::Millis;
+use crate::view::Known;
+
+/// What a controller wants done about one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// The object's kind.
+    pub known: Known,
+    /// Its namespace; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its resourceVersion when it was looked at: a change since then makes the action void. Empty for a new object.
+    pub version: String,
+    /// What to do.
+    pub deed: Deed,
+    /// Why, for people who read logs and tests.
+    pub why: String,
+    /// What to tell once it is done.
+    pub note: Option<Note>,
+}
+
+/// What to do with an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deed {
+    /// Make it.
+    Create(Value),
+    /// Set values at JSON pointers outside its status; none removes.
+    Set(Vec<(String, Option<Value>)>),
+    /// Replace its status.
+    Status(Value),
+    /// Replace its status, and set annotations along with it.
+    Noted(Value, Vec<(String, String)>),
+    /// Give a pod its node, with these conditions.
+    Bind(String, Value),
+    /// Delete it; with this grace for a pod, else its own.
+    Delete(Option<i64>),
+    /// Nothing: there is only something to tell.
+    Tell,
+}
+
+/// An event to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// `involvedObject`.
+    pub about: About,
+    /// Whether something is wrong.
+    pub warning: bool,
+    /// Such as `SuccessfulCreate`.
+    pub reason: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+/// The object an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its `apiVersion`.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub version: String,
+}
+
+/// Actions in order, and when to decide again though nothing changes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// What to do.
+    pub actions: Vec<Action>,
+    /// When time alone may lead to other actions.
+    pub again: Option<Millis>,
+}
+
+/// Luck that follows from a seed.
+#[derive(Debug)]
+pub struct Luck(AtomicU64);
+
+// === impl Action ===
+
+impl Action {
+    /// About an object that was looked at.
+    pub fn on(known: Known, object: &Value, deed: Deed, why: impl Into<String>) -> Self {
+        Self {
+            known,
+            namespace: meta::namespace(object).into(),
+            name: meta::name(object).into(),
+            version: meta::resource_version(object).into(),
+            deed,
+            why: why.into(),
+            note: None,
+        }
+    }
+
+    /// About a new object.
+    pub fn create(known: Known, object: Value, why: impl Into<String>) -> Self {
+        Self {
+            known,
+            namespace: meta::namespace(&object).into(),
+            name: meta::name(&object).into(),
+            version: String::new(),
+            deed: Deed::Create(object),
+            why: why.into(),
+            note: None,
+        }
+    }
+
+    /// The same, with something to tell once it is done.
+    #[must_use]
+    pub fn noting(self, note: Note) -> Self {
+        Self { note: Some(note), ..self }
+    }
+}
+
+/// As tests and logs show it: `create Pod a/x (too few)`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let deed = match &self.deed {
+            Deed::Create(_) => "create".to_owned(),
+            Deed::Set(values) => format!(
+                "set {} of",
+                values
+                    .iter()
+                    .map(|(at, value)| match value {
+                        Some(value) => format!("{at}={value}"),
+                        None => format!("-{at}"),
+                    })
+                    .collect::<Vec<_>>()
+                    .join(",")
+            ),
+            Deed::Status(_) | Deed::Noted(..) => "status of".to_owned(),
+            Deed::Bind(node, _) => format!("bind to {node}"),
+            Deed::Delete(_) => "delete".to_owned(),
+            Deed::Tell => "tell about".to_owned(),
+        };
+        let place = if self.namespace.is_empty() { "" } else { "/" };
+        write!(f, "{deed} {} {}{place}{} ({})", self.known.kind(), self.namespace, self.name, self.why)
+    }
+}
+
+// === impl Note ===
+
+impl Note {
+    /// Something usual about an object.
+    pub fn normal(object: &Value, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { about: About::of(object), warning: false, reason, message: message.into() }
+    }
+
+    /// Something wrong with an object.
+    pub fn warning(object: &Value, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { warning: true, ..Self::normal(object, reason, message) }
+    }
+}
+
+impl About {
+    fn of(object: &Value) -> Self {
+        let own = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
+        Self {
+            api_version: own("apiVersion"),
+            kind: own("kind"),
+            namespace: meta::namespace(object).into(),
+            name: meta::name(object).into(),
+            uid: meta::uid(object).into(),
+            version: meta::resource_version(object).into(),
+        }
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Adds an action.
+    pub fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// Replaces an object's status unless it is so already.
+    pub fn status(&mut self, known: Known, object: &Value, status: Value, why: &str) {
+        let empty = Value::Object(Map::new());
+        if object.get("status").unwrap_or(&empty) != &status {
+            self.act(Action::on(known, object, Deed::Status(status), why));
+        }
+    }
+
+    /// Says that time alone may change the decision at `at`.
+    pub fn again(&mut self, at: Millis) {
+        self.again = Some(self.again.map_or(at, |before| before.min(at)));
+    }
+}
+
+// === impl Luck ===
+
+/// Characters of generated names: no vowels, so that no words come out.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+impl Luck {
+    /// From a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
+    /// The next number (SplitMix64).
+    pub fn next(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Five characters for the end of a name.
+    pub fn suffix(&self) -> String {
+        let mut luck = self.next();
+        let mut text = String::with_capacity(5);
+        for _ in 0..5 {
+            text.push(letter(luck));
+            luck /= ALPHABET.len() as u64;
+        }
+        text
+    }
+
+    /// A name that begins with `prefix`, which is cut if the name would be too long.
+    pub fn name(&self, prefix: &str) -> String {
+        let kept: String = prefix.chars().take(58).collect();
+        kept + &self.suffix()
+    }
+}
+
+/// A number as text that holds no words, for names of ReplicaSets.
+pub fn safe_number(number: u32) -> String {
+    number
+        .to_string()
+        .bytes()
+        .map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]))
+        .collect()
+}
+
+fn letter(luck: u64) -> char {
+    let at = usize::try_from(luck % ALPHABET.len() as u64).expect("smaller than the alphabet");
+    char::from(ALPHABET[at])
+}

@@ -1,0 +1,64 @@
+//! The controllers of a simulated member, with Kubernetes' behaviour.
+//!
+//! ```text
+//!   API ──► View ──► decide (pure: view, now, seed) ──► Plan: actions with reasons ──► driver ──► API
+//!            ▲                                                                           │
+//!            └──────────────────── what was written comes back as changes ───────────────┘
+//! ```
+//!
+//! Every controller is a row of [`TABLE`] and a file. It is given nothing but the state, and may run at any moment,
+//! twice, or after a crash. Reading order: [`action`] (what is decided), [`driver`] (who does it), [`read`] and
+//! [`pods`] (looking at objects), then the controllers.
+//!
+//! Absent: garbage collection, namespaces, service accounts (the API server's housekeeping does them), and volumes.
+
+pub mod action;
+pub mod deployment;
+pub mod driver;
+mod endpoints;
+pub mod endpointslice;
+mod events;
+mod owned;
+pub mod pods;
+pub mod read;
+pub mod replicaset;
+
+use crate::member::config::Settings;
+use crate::scheduler;
+use crate::view::{Known, View};
+use action::{Luck, Plan};
+use read::Millis;
+
+/// What a controller is given.
+pub struct Context<'a> {
+    /// The member's objects.
+    pub view: &'a View,
+    /// The time.
+    pub now: Millis,
+    /// Since when this member's controllers run: what was before that nobody watched.
+    pub begun: Millis,
+    /// For names.
+    pub luck: &'a Luck,
+    /// The member's settings.
+    pub settings: &'a Settings,
+}
+
+/// One row of the table of controllers.
+pub struct Controller {
+    /// Its name in events and managedFields.
+    pub name: &'static str,
+    /// The kinds it looks at: a change of one of them makes it decide again.
+    pub reads: &'static [Known],
+    /// Decides.
+    pub decide: fn(&Context<'_>) -> Plan,
+}
+
+/// All controllers, in the order in which they decide.
+pub const TABLE: &[Controller] = &[
+    deployment::CONTROLLER,
+    replicaset::CONTROLLER,
+    replicaset::REPLICATION,
+    scheduler::CONTROLLER,
+    endpointslice::CONTROLLER,
+    endpoints::CONTROLLER,
+];

@@ -1,0 +1,248 @@
+//! What a member adds to objects before they are validated: addresses and ports of Services, and what Kubernetes'
+//! admission plugins complete in Pods.
+//!
+//! Allocation looks at the state and at what was given out last. It goes round, so that two writes at once get
+//! different addresses, and an address rests before it is given out again.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use landfall_api::field::{ErrorList, Path};
+use landfall_api::{Kind, Status, meta, rules};
+use landfall_apiserver::admission::Admission;
+use landfall_apiserver::keys;
+use landfall_store::Snapshot;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use crate::address::Block;
+use crate::controllers::read::{int, items, text};
+
+/// Ports of nodes, as Kubernetes gives them out.
+const NODE_PORTS: (i64, i64) = (30_000, 32_767);
+
+/// How long pods stay on a node in trouble unless they say otherwise.
+const TOLERATION_S: i64 = 300;
+
+/// The admission of a member.
+pub struct MemberAdmission {
+    block: Block,
+    next: Mutex<Next>,
+}
+
+/// Where allocation goes on.
+struct Next {
+    address: u32,
+    port: i64,
+}
+
+impl MemberAdmission {
+    /// For a member with these addresses.
+    pub const fn new(block: Block) -> Self {
+        Self { block, next: Mutex::new(Next { address: 1, port: NODE_PORTS.0 }) }
+    }
+}
+
+impl Admission for MemberAdmission {
+    fn create(&self, state: &Snapshot, kind: &Kind, object: &mut Value) -> Result<(), Status> {
+        match (&*kind.group, &*kind.kind) {
+            ("", "Service") => self.allocate(state, kind, object),
+            ("", "Pod") => {
+                complete_pod(object);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn update(&self, state: &Snapshot, kind: &Kind, object: &mut Value, _old: &Value) -> Result<(), Status> {
+        match (&*kind.group, &*kind.kind) {
+            ("", "Service") => self.allocate(state, kind, object),
+            _ => Ok(()),
+        }
+    }
+}
+
+// === Services ===
+
+/// What other Services hold.
+#[derive(Default)]
+struct Taken {
+    addresses: BTreeSet<String>,
+    /// Port and protocol.
+    ports: BTreeSet<(i64, String)>,
+}
+
+impl MemberAdmission {
+    /// Gives a Service what it needs and does not have.
+    fn allocate(&self, state: &Snapshot, kind: &Kind, service: &mut Value) -> Result<(), Status> {
+        if text(service, "/spec/type") == "ExternalName" {
+            return Ok(());
+        }
+        let taken = taken(state, service);
+        let mut next = self.next.lock();
+        let mut errors = ErrorList::new();
+        self.allocate_address(service, &taken, &mut next, &mut errors);
+        if matches!(text(service, "/spec/type"), "NodePort" | "LoadBalancer") {
+            allocate_ports(service, &taken, &mut next, &mut errors);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(rules::refuse(kind, service, &errors)) }
+    }
+
+    fn allocate_address(&self, service: &mut Value, taken: &Taken, next: &mut Next, errors: &mut ErrorList) {
+        let path = Path::new("spec");
+        let wanted = text(service, "/spec/clusterIP").to_owned();
+        let selects =
+            service.pointer("/spec/selector").and_then(Value::as_object).is_some_and(|s| !s.is_empty());
+        let range = self.block.services();
+        let refuse = |why: String, errors: &mut ErrorList| {
+            errors.invalid(
+                &path.child("clusterIPs"),
+                json!([wanted]),
+                format!("failed to allocate IP {wanted}: {why}"),
+            );
+        };
+        let address = match wanted.parse::<Ipv4Addr>() {
+            _ if wanted == "None" => wanted.clone(),
+            Ok(ip) if !range.contains(ip) => {
+                return refuse(
+                    format!(
+                        "the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}"
+                    ),
+                    errors,
+                );
+            }
+            Ok(_) if taken.addresses.contains(&wanted) => {
+                return refuse("provided IP is already allocated".into(), errors);
+            }
+            Ok(_) => wanted.clone(),
+            // What is no address is refused by validation.
+            Err(_) if !wanted.is_empty() => return,
+            Err(_) => {
+                let free = (0..range.count()).find_map(|step| {
+                    // The first address is nobody's.
+                    let index = 1 + (next.address - 1 + step) % (range.count() - 1);
+                    let address = range.get(index).filter(|a| !taken.addresses.contains(&a.to_string()))?;
+                    Some((index, address))
+                });
+                let Some((index, address)) = free else {
+                    return errors.invalid(
+                        &path.child("clusterIPs"),
+                        json!([]),
+                        "failed to allocate a serviceIP: range is full",
+                    );
+                };
+                next.address = index + 1;
+                address.to_string()
+            }
+        };
+        let spec = meta::child_mut(service, "spec");
+        // A headless Service whose endpoints are made by hand may have both families.
+        let both = address == "None" && !selects;
+        default(spec, "ipFamilies", if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
+        default(spec, "ipFamilyPolicy", json!(if both { "RequireDualStack" } else { "SingleStack" }));
+        spec.insert("clusterIPs".into(), json!([address]));
+        spec.insert("clusterIP".into(), json!(address));
+    }
+}
+
+fn default(spec: &mut Map<String, Value>, field: &str, value: Value) {
+    let absent = spec.get(field).is_none_or(|v| v.is_null() || v.as_array().is_some_and(Vec::is_empty));
+    if absent {
+        spec.insert(field.into(), value);
+    }
+}
+
+fn allocate_ports(service: &mut Value, taken: &Taken, next: &mut Next, errors: &mut ErrorList) {
+    let balancer = text(service, "/spec/type") == "LoadBalancer";
+    let wants = service.pointer("/spec/allocateLoadBalancerNodePorts") != Some(&json!(false));
+    if balancer && !wants {
+        return;
+    }
+    let spec = Path::new("spec");
+    let path = spec.child("ports");
+    let mut own: BTreeSet<(i64, String)> = BTreeSet::new();
+    let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    for (at, port) in ports.into_iter().flatten().enumerate() {
+        let (number, protocol) = (int(port, "/nodePort"), text(port, "/protocol").to_owned());
+        let here = path.index(at).child("nodePort").to_string();
+        if number != 0 {
+            let key = (number, protocol);
+            if !(NODE_PORTS.0..=NODE_PORTS.1).contains(&number) {
+                let why = format!(
+                    "provided port is not in the valid range. The range of valid ports is {}-{}",
+                    NODE_PORTS.0, NODE_PORTS.1
+                );
+                errors.invalid(&Path::new(&here), number, why);
+            } else if taken.ports.contains(&key) {
+                errors.invalid(&Path::new(&here), number, "provided port is already allocated");
+            }
+            own.insert(key);
+            continue;
+        }
+        let size = NODE_PORTS.1 - NODE_PORTS.0 + 1;
+        let free =
+            (0..size).map(|step| NODE_PORTS.0 + (next.port - NODE_PORTS.0 + step) % size).find(|number| {
+                let held = |set: &BTreeSet<(i64, String)>| set.iter().any(|(port, _)| port == number);
+                !held(&taken.ports) && !held(&own)
+            });
+        let Some(free) = free else {
+            errors.invalid(&Path::new(&here), 0, "failed to allocate a nodePort: range is full");
+            return;
+        };
+        next.port = free + 1;
+        own.insert((free, protocol));
+        port["nodePort"] = json!(free);
+    }
+}
+
+/// What all Services but this one hold.
+fn taken(state: &Snapshot, service: &Value) -> Taken {
+    let own = keys::object("", "services", meta::namespace(service), meta::name(service));
+    let mut taken = Taken::default();
+    for entry in state.range(&keys::collection("", "services"), "") {
+        if *entry.key == *own {
+            continue;
+        }
+        let Ok(other) = serde_json::from_slice::<Value>(&entry.value) else { continue };
+        taken.addresses.insert(text(&other, "/spec/clusterIP").to_owned());
+        for port in items(&other, "/spec/ports") {
+            taken.ports.insert((int(port, "/nodePort"), text(port, "/protocol").to_owned()));
+        }
+    }
+    taken
+}
+
+// === Pods ===
+
+/// What the admission plugins ServiceAccount, Priority and DefaultTolerationSeconds complete.
+fn complete_pod(pod: &mut Value) {
+    let spec = meta::child_mut(pod, "spec");
+    let account = spec.get("serviceAccountName").and_then(Value::as_str).unwrap_or("");
+    let account = if account.is_empty() { "default".to_owned() } else { account.to_owned() };
+    spec.insert("serviceAccountName".into(), json!(account));
+    spec.insert("serviceAccount".into(), json!(account));
+    let numbered = spec.get("priority").is_some_and(Value::is_number);
+    if !numbered {
+        let priority = match spec.get("priorityClassName").and_then(Value::as_str) {
+            Some("system-node-critical") => 2_000_001_000_i64,
+            Some("system-cluster-critical") => 2_000_000_000,
+            _ => 0,
+        };
+        spec.insert("priority".into(), json!(priority));
+    }
+    default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+        let Some(tolerations) = tolerations.as_array_mut() else { return };
+        let says = |t: &Value| {
+            let (own, effect) = (text(t, "/key"), text(t, "/effect"));
+            (own == key || own.is_empty()) && matches!(effect, "NoExecute" | "")
+        };
+        if !tolerations.iter().any(says) {
+            tolerations.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_S,
+            }));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a simulated member is given.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::address::Block;
+
+/// A member to start.
+#[derive(Clone, Debug)]
+pub struct MemberConfig {
+    /// Its name.
+    pub name: String,
+    /// Its region, as nodes are labelled with it.
+    pub region: String,
+    /// Its nodes.
+    pub nodes: Vec<NodeSpec>,
+    /// Where its API listens; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// Where its objects and keys are kept; none for in memory alone.
+    pub data: Option<PathBuf>,
+    /// Its addresses.
+    pub block: Block,
+    /// How patient its controllers are.
+    pub timings: Timings,
+    /// What its luck follows from.
+    pub seed: u64,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: String,
+    /// Its zone, as it is labelled with it; empty for none.
+    #[serde(default)]
+    pub zone: String,
+    /// CPUs, as a quantity.
+    #[serde(default = "cpu")]
+    pub cpu: String,
+    /// Memory, as a quantity.
+    #[serde(default = "memory")]
+    pub memory: String,
+    /// The most pods.
+    #[serde(default = "pods")]
+    pub pods: u32,
+    /// Further labels.
+    #[serde(default)]
+    pub labels: Vec<(String, String)>,
+    /// Taints: key, value, effect.
+    #[serde(default)]
+    pub taints: Vec<(String, String, String)>,
+}
+
+impl NodeSpec {
+    /// An ordinary node of a zone.
+    pub fn new(name: impl Into<String>, zone: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            zone: zone.into(),
+            cpu: cpu(),
+            memory: memory(),
+            pods: pods(),
+            labels: Vec::new(),
+            taints: Vec::new(),
+        }
+    }
+}
+
+fn cpu() -> String {
+    "4".into()
+}
+
+fn memory() -> String {
+    "16Gi".into()
+}
+
+fn pods() -> u32 {
+    110
+}
+
+/// How patient a member's controllers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timings {
+    /// How often a node says that it is there.
+    pub heartbeat: Duration,
+    /// How long a silent node counts as ready.
+    pub node_grace: Duration,
+    /// How long pods stay on a node that is not ready or not reachable, unless they say otherwise.
+    pub eviction: Duration,
+    /// How often autoscalers look.
+    pub autoscaler: Duration,
+    /// How long an autoscaler waits before it scales down, unless it says otherwise.
+    pub downscale: Duration,
+}
+
+impl Timings {
+    /// As Kubernetes has them by default.
+    pub const KUBERNETES: Self = Self {
+        heartbeat: Duration::from_secs(10),
+        node_grace: Duration::from_secs(50),
+        eviction: Duration::from_secs(300),
+        autoscaler: Duration::from_secs(15),
+        downscale: Duration::from_secs(300),
+    };
+    /// Short enough to watch.
+    pub const PLAYGROUND: Self = Self {
+        heartbeat: Duration::from_secs(2),
+        node_grace: Duration::from_secs(8),
+        eviction: Duration::from_secs(15),
+        autoscaler: Duration::from_secs(3),
+        downscale: Duration::from_secs(30),
+    };
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Self::KUBERNETES
+    }
+}
+
+/// What a member's controllers need to know of its configuration.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The member's name.
+    pub name: String,
+    /// Its addresses.
+    pub block: Block,
+    /// How patient to be.
+    pub timings: Timings,
+    /// What luck follows from.
+    pub seed: u64,
+}
