@@ -1,6 +1,6 @@
 //! `Api`: everything a request needs, shared by all connections.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,6 +18,7 @@ use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
 use crate::definitions::Definitions;
 use crate::openapi::CustomSchemas;
+use crate::read::logs::PodLogs;
 use crate::telemetry::Telemetry;
 use crate::write::By;
 use crate::{authz, crd, encode, errors, keys, reviews, write};
@@ -42,6 +43,8 @@ pub struct Api {
     pub admission: Option<Arc<dyn Admission>>,
     /// Counters.
     pub telemetry: Telemetry,
+    /// Who serves the logs of pods, if anybody does: set once, by whoever runs pods beside this server.
+    pub pod_logs: OnceLock<Arc<dyn PodLogs>>,
     /// Background work, and the signal to stop.
     pub tasks: Tasks,
     /// The definitions as last read; one change of the catalog at a time.

@@ -5,6 +5,7 @@ mod remove;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
@@ -17,6 +18,7 @@ use crate::errors::{must_have_version, no_such_page};
 use crate::http::answer;
 use crate::http::body::{self, Body};
 use crate::http::negotiate::{self, Content, Form, Offers};
+use crate::read::logs::LogOptions;
 use crate::read::select::Selection;
 use crate::read::shape::{Include, Shape};
 use crate::read::{get, list, watch};
@@ -314,9 +316,24 @@ where
         ("finalize", "update") if sub.finalize => put(call, place, Part::Finalize, sent).await,
         ("scale", _) if sub.scale.is_some() => scale_of(call, place, verb, sent).await,
         ("token", "create") if sub.token => token(call, place, sent).await,
+        ("log", "get") if place.kind.group.is_empty() && place.kind.kind == "Pod" => log(call, place).await,
         ("status", _) if sub.status => Err(not_allowed()),
         _ => Err(no_such_path()),
     }
+}
+
+/// What a container of a pod has written; 404 when nobody runs pods beside this server.
+async fn log(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
+    let logs = call.api.pod_logs.get().ok_or_else(no_such_path)?;
+    let entry = get::entry(&*call.api.store, &place.kind, place.namespace(), place.name(), "").await?;
+    let pod = update::current(&place.kind, &entry)?;
+    let mut options = LogOptions::parse(call.head.uri.query().unwrap_or(""), clock::epoch_s())?;
+    options.choose(&pod)?;
+    let lines = logs.open(&pod, &options)?;
+    let stop = call.api.tasks.stopping();
+    let mut response = answer::text(StatusCode::OK, Bytes::new());
+    *response.body_mut() = Body::stream(lines.take_until(stop).boxed());
+    Ok(response)
 }
 
 async fn scale_of<B>(

@@ -90,9 +90,10 @@ where
         Ok(asked) => asked,
         Err(status) => return refuse(&status, &head),
     };
-    let (gauge, max) = match asked.verb {
-        "watch" => (&api.telemetry.longrunning, WATCHES_MAX),
-        _ => (&api.telemetry.inflight, INFLIGHT_MAX),
+    let (gauge, max) = if asked.verb == "watch" || is_log(&asked.route) {
+        (&api.telemetry.longrunning, WATCHES_MAX)
+    } else {
+        (&api.telemetry.inflight, INFLIGHT_MAX)
     };
     let (slot, taken) = Slot::take(gauge);
     let crowded = taken > max && !is_health(&asked.route);
@@ -134,6 +135,11 @@ where
 fn is_health(route: &Route<'_>) -> bool {
     let Route::Other(path) = route else { return false };
     matches!(path.split('/').nth(1), Some("healthz" | "livez" | "readyz"))
+}
+
+/// A log may be followed for long, as a watch is.
+fn is_log(route: &Route<'_>) -> bool {
+    matches!(route, Route::Resource(target) if target.subresource == "log" && target.plural == "pods")
 }
 
 fn took_too_long() -> Status {

@@ -1,7 +1,7 @@
 //! Starting and stopping an API server: doors, catalog, what must exist, background work, connections.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use landfall_api::{Kind, Status};
@@ -176,6 +176,7 @@ pub async fn start_parts(
         authz: Rbac::start(store.clone(), &tasks),
         admission,
         telemetry,
+        pod_logs: OnceLock::new(),
         tasks: tasks.clone(),
         definitions: tokio::sync::Mutex::default(),
         store,

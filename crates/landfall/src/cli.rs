@@ -1,7 +1,8 @@
 //! What can be typed. Parsing only; what follows from it is resolved by each command.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -21,6 +22,11 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the control plane: the federation's API server and its controllers.
     Hub(HubOptions),
+    /// Run an HTTP, TCP and UDP server that tells what it was asked.
+    Echo(EchoOptions),
+    /// Do nothing until told to stop: the process that holds a pod together.
+    #[command(hide = true)]
+    Pause,
 }
 
 const HUB_EXAMPLES: &str = "\
@@ -83,4 +89,87 @@ pub(crate) struct HubOptions {
     /// Write audit events to this file (`-` for none). Default: audit.log in the data directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
+}
+
+const ECHO_EXAMPLES: &str = "\
+Examples:
+  # HTTP/1.1 and HTTP/2 (without TLS) on every address
+  landfall echo --http :8080
+  curl localhost:8080/hello?name=you
+
+  # HTTPS, and plain TCP and UDP beside it
+  landfall echo --https :8443 --cert server.crt --key server.key --tcp :9000 --udp :9000
+
+Paths:
+  /            everything about the request, as JSON (so is every path not named here)
+  /status/503  the same with this status           /delay/250   the same after 250 ms (any path: ?delay=250)
+  /gzip        the same, compressed                /ws          a WebSocket that echoes
+  /stream/10   10 lines, one by one (?interval=MS) /bytes/1000  1000 bytes
+  /healthz     200                                 /readyz      200, and 503 once it is stopping
+  any gRPC method echoes its messages";
+
+#[derive(Args, Debug)]
+#[command(after_help = ECHO_EXAMPLES)]
+pub(crate) struct EchoOptions {
+    /// Serve HTTP here; may be repeated. Default, when nothing else is asked for: :8080.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) http: Vec<Listen>,
+
+    /// Serve HTTPS here; may be repeated.
+    #[arg(long, requires_all = ["cert", "key"], value_name = "[ADDR]:PORT")]
+    pub(crate) https: Vec<Listen>,
+
+    /// The certificate chain for HTTPS, in PEM.
+    #[arg(long, requires = "key", value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The key of the certificate, in PEM.
+    #[arg(long, requires = "cert", value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Echo TCP here; may be repeated.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) tcp: Vec<Listen>,
+
+    /// Echo UDP here; may be repeated.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) udp: Vec<Listen>,
+
+    /// The pod's name in answers. Default: this machine's name.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub(crate) pod_name: Option<String>,
+
+    /// The pod's namespace in answers.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "", value_name = "NAME")]
+    pub(crate) pod_namespace: String,
+
+    /// The node's name in answers.
+    #[arg(long, env = "NODE_NAME", default_value = "", value_name = "NAME")]
+    pub(crate) node_name: String,
+
+    /// The cluster's name in answers.
+    #[arg(long, env = "CLUSTER_NAME", default_value = "", value_name = "NAME")]
+    pub(crate) cluster_name: String,
+}
+
+/// Where to listen: `127.0.0.1:8080`, or `:8080` for every address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listen(pub(crate) SocketAddr);
+
+impl Listen {
+    /// Port 8080 on every address.
+    pub(crate) const DEFAULT: Self = Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080));
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = text.strip_prefix(':').and_then(|port| port.parse().ok());
+        let all = all.map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+        let found = all.or_else(|| text.parse().ok());
+        found
+            .map(Self)
+            .ok_or_else(|| "expected an address and a port, such as :8080 or 127.0.0.1:8080".into())
+    }
 }

@@ -1,7 +1,9 @@
 //! The binary: command line and composition only.
 
 mod cli;
+mod echo;
 mod hub;
+mod pause;
 
 use std::process::ExitCode;
 
@@ -17,6 +19,8 @@ fn main() -> ExitCode {
     }
     let result = match arguments.command {
         cli::Command::Hub(options) => hub::run(&options),
+        cli::Command::Echo(options) => echo::run(&options),
+        cli::Command::Pause => pause::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

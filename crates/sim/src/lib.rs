@@ -3,11 +3,21 @@
 //!
 //! A member's API side: [`member`] (starting one), [`view`] (its objects in memory), [`controllers`] and [`scheduler`]
 //! (what Kubernetes' controllers decide).
+//!
+//! Its nodes and its network: [`address`] (the loopback addresses of a member), [`agent`] (nodes that run pods),
+//! [`echo`] (what pods do), [`forward`] (Services), [`gate`] (faults).
 
 pub mod address;
+pub mod agent;
 pub mod controllers;
+pub mod echo;
+pub mod forward;
+pub mod gate;
+pub mod listen;
 pub mod member;
 pub mod scheduler;
+#[cfg(test)]
+mod testing;
 pub mod view;
 
 pub use member::Member;

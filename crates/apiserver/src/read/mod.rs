@@ -3,6 +3,7 @@
 
 pub mod get;
 pub mod list;
+pub mod logs;
 pub mod page;
 pub mod select;
 pub mod shape;

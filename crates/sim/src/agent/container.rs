@@ -1,0 +1,337 @@
+//! One run of one container: its listeners or its program, its probes, its log.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_runtime::tasks::Tasks;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::Context;
+use super::local;
+use super::logs::Log;
+use super::probe::{self, Counter, PURPOSES, Probe, Purpose};
+use super::program::{Program, Step};
+use crate::echo::{self, Echo, Identity, Journal, Load};
+use crate::gate::Effect;
+use crate::listen;
+
+/// Ports that a container which declares none is expected to listen on.
+const USUAL_PORTS: [u16; 2] = [80, 8080];
+
+/// Which container of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Which {
+    /// An init container, by its place.
+    Init(usize),
+    /// One of the others, by its place.
+    Main(usize),
+}
+
+/// What a container tells the agent.
+#[derive(Debug)]
+pub(super) struct Note {
+    pub(super) which: Which,
+    /// Which run of it: notes of earlier ones are passed over.
+    pub(super) run: u64,
+    pub(super) what: What,
+}
+
+/// What happened to a container.
+#[derive(Debug)]
+pub(super) enum What {
+    /// It ended by itself.
+    Exited { code: i32, message: String },
+    /// A probe failed, or its verdict changed.
+    Probed { purpose: Purpose, result: Result<(), String>, verdict: Option<bool> },
+}
+
+/// What a run is made from.
+pub(super) struct Setup<'a> {
+    pub(super) context: &'a Arc<Context>,
+    pub(super) identity: Identity,
+    pub(super) pod: &'a Value,
+    pub(super) spec: &'a Value,
+    pub(super) program: Program,
+    pub(super) address: Ipv4Addr,
+    pub(super) which: Which,
+    pub(super) run: u64,
+    pub(super) notes: mpsc::Sender<Note>,
+    pub(super) effect: Effect,
+}
+
+/// A running container.
+pub(super) struct Running {
+    pub(super) run: u64,
+    pub(super) load: Arc<Load>,
+    pub(super) log: Arc<Log>,
+    echo: Option<Arc<Echo>>,
+    ports: Vec<Port>,
+    address: Ipv4Addr,
+    /// Stopping it is asking politely: no new connections, requests finish.
+    serving: Tasks,
+    /// Stopping it is pulling the plug.
+    life: Tasks,
+    probes: Tasks,
+}
+
+/// A port to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Port {
+    number: u16,
+    protocol: Protocol,
+    /// Whether a pod goes on without it.
+    optional: bool,
+}
+
+/// What is spoken at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http,
+    Https,
+    Tcp,
+    Udp,
+}
+
+impl Running {
+    /// Starts a container; an error says what could not be had.
+    pub(super) async fn start(setup: Setup<'_>) -> Result<Self, String> {
+        let (load, log) = (Arc::new(Load::default()), Arc::new(Log::default()));
+        load.suffer(setup.effect);
+        let mut running = Self {
+            run: setup.run,
+            load: load.clone(),
+            log: log.clone(),
+            echo: None,
+            ports: Vec::new(),
+            address: setup.address,
+            serving: Tasks::default(),
+            life: Tasks::default(),
+            probes: Tasks::default(),
+        };
+        let exited = Exited { notes: setup.notes.clone(), which: setup.which, run: setup.run };
+        match &setup.program {
+            Program::Echo => {
+                running.ports = ports(setup.spec, setup.which == Which::Main(0));
+                let gate = setup.context.gate.clone();
+                let (identity, journal) = (setup.identity.clone(), log.clone());
+                let life = running.life.clone();
+                running.echo = Some(Arc::new(Echo { identity, load, journal, gate, life }));
+                running.open(setup.context).await?;
+            }
+            Program::Script(steps) => {
+                let script = script(steps.clone(), log, exited);
+                running.serving.spawn_until_stop(script);
+            }
+            Program::Local(program) => {
+                let child = local::spawn(program, setup.pod, setup.spec, &setup.identity, setup.address)?;
+                let (stop, life) = (running.serving.stopping(), running.life.stopping());
+                running.serving.spawn(local::mind(child, log, stop, life, exited));
+            }
+        }
+        running.watch_over(&setup);
+        Ok(running)
+    }
+
+    /// Opens the listeners, if there are any.
+    pub(super) async fn open(&self, context: &Context) -> Result<(), String> {
+        let Some(echo) = &self.echo else { return Ok(()) };
+        for port in &self.ports {
+            let at = SocketAddr::from((self.address, port.number));
+            let opened = self.open_port(context, echo, at, port.protocol).await;
+            match opened {
+                Err(error) if !port.optional => return Err(format!("cannot listen on {at}: {error}")),
+                Err(_) | Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn open_port(
+        &self,
+        context: &Context,
+        echo: &Arc<Echo>,
+        at: SocketAddr,
+        protocol: Protocol,
+    ) -> std::io::Result<()> {
+        let (echo, serving) = (echo.clone(), self.serving.clone());
+        match protocol {
+            Protocol::Http => self.serving.spawn(echo::run_http(echo, listen::tcp(at)?, None, serving)),
+            Protocol::Https => {
+                let tls = context.config.tls.clone();
+                self.serving.spawn(echo::run_http(echo, listen::tcp(at)?, tls, serving));
+            }
+            Protocol::Tcp => self.serving.spawn(echo::run_tcp(echo, listen::tcp(at)?, serving)),
+            Protocol::Udp => self.serving.spawn(echo::run_udp(echo, listen::udp(at)?, serving)),
+        }
+        Ok(())
+    }
+
+    /// Closes listeners and connections as if the wire were cut; the program knows nothing of it.
+    pub(super) fn cut(&mut self) {
+        if let Some(echo) = self.echo.take() {
+            self.serving.stop();
+            self.life.stop();
+            (self.serving, self.life) = (Tasks::default(), Tasks::default());
+            let Echo { identity, load, journal, gate, .. } = &*echo;
+            self.echo = Some(Arc::new(Echo {
+                identity: identity.clone(),
+                load: load.clone(),
+                journal: journal.clone(),
+                gate: gate.clone(),
+                life: self.life.clone(),
+            }));
+        }
+    }
+
+    /// Asks it to stop, as SIGTERM does.
+    pub(super) fn terminate(&self) {
+        self.load.leave();
+        self.probes.stop();
+        self.serving.stop();
+    }
+
+    /// Waits until everything that was asked to stop has.
+    pub(super) async fn ended(&self) {
+        self.serving.join().await;
+    }
+
+    /// Pulls the plug.
+    pub(super) fn kill(&self) {
+        self.terminate();
+        self.life.stop();
+        self.log.close();
+    }
+
+    /// Starts its probes.
+    fn watch_over(&self, setup: &Setup<'_>) {
+        let probes: Vec<(Purpose, Probe)> = PURPOSES
+            .into_iter()
+            .filter_map(|purpose| Some((purpose, Probe::parse(setup.spec, purpose, setup.address)?)))
+            .collect();
+        if probes.is_empty() {
+            return;
+        }
+        let (which, run, notes) = (setup.which, setup.run, setup.notes.clone());
+        let (gate, pod) = (setup.context.gate.clone(), setup.pod.clone());
+        let exec_fails = move || gate.now().effect(&pod) == Effect::Unhealthy;
+        self.probes.spawn_until_stop(async move {
+            let (startup, others): (Vec<_>, Vec<_>) =
+                probes.into_iter().partition(|(purpose, _)| *purpose == Purpose::Startup);
+            let tell = |purpose, result, verdict| {
+                let note = Note { which, run, what: What::Probed { purpose, result, verdict } };
+                let notes = notes.clone();
+                async move {
+                    let _ = notes.send(note).await;
+                }
+            };
+            for (purpose, probe) in startup {
+                watch(purpose, &probe, &exec_fails, &tell, true).await;
+            }
+            let all = others.iter().map(|(purpose, probe)| watch(*purpose, probe, &exec_fails, &tell, false));
+            futures::future::join_all(all).await;
+        });
+    }
+}
+
+/// Asks again and again and tells of failures and changed verdicts; with `once`, until the first success.
+async fn watch<T: Future<Output = ()>>(
+    purpose: Purpose,
+    probe: &Probe,
+    exec_fails: &(impl Fn() -> bool + Sync),
+    tell: &impl Fn(Purpose, Result<(), String>, Option<bool>) -> T,
+    once: bool,
+) {
+    tokio::time::sleep(probe.initial_delay).await;
+    let mut ticks = tokio::time::interval(probe.period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut counter, mut told) = (Counter::default(), None);
+    loop {
+        ticks.tick().await;
+        let result = probe::once(probe, exec_fails()).await;
+        let verdict = counter.step(probe, result.is_ok());
+        let news = result.is_err() || verdict.is_some() && verdict != told;
+        told = verdict.or(told);
+        if news {
+            tell(purpose, result, verdict).await;
+        }
+        if once && verdict == Some(true) {
+            return;
+        }
+    }
+}
+
+/// Tells the agent that a run ended.
+pub(super) struct Exited {
+    notes: mpsc::Sender<Note>,
+    which: Which,
+    run: u64,
+}
+
+impl Exited {
+    pub(super) async fn tell(self, code: i32, message: String) {
+        let note = Note { which: self.which, run: self.run, what: What::Exited { code, message } };
+        // An agent that is gone does not need to know.
+        let _ = self.notes.send(note).await;
+    }
+}
+
+/// The longest that is slept at once; timers have their limits too.
+const SLEEP_MAX: Duration = Duration::from_secs(365 * 86400);
+
+async fn script(steps: Vec<Step>, log: Arc<Log>, exited: Exited) {
+    for step in steps {
+        match step {
+            Step::Sleep(time) => tokio::time::sleep(time.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)).await,
+            Step::Print(text) => log.line(&text),
+            Step::Exit(code) => return exited.tell(code, String::new()).await,
+        }
+    }
+    exited.tell(0, String::new()).await;
+}
+
+/// The ports of a container: those it declares, else the usual ones if it is the `first` of its pod.
+fn ports(spec: &Value, first: bool) -> Vec<Port> {
+    let declared: Vec<Port> = spec["ports"].as_array().into_iter().flatten().filter_map(declared).collect();
+    if !declared.is_empty() || !first {
+        return declared;
+    }
+    USUAL_PORTS.map(|number| Port { number, protocol: Protocol::Http, optional: true }).to_vec()
+}
+
+fn declared(port: &Value) -> Option<Port> {
+    let number = port["containerPort"].as_u64()?.try_into().ok()?;
+    let name = port["name"].as_str().unwrap_or("");
+    let protocol = match port["protocol"].as_str() {
+        Some("UDP") => Protocol::Udp,
+        Some("SCTP") => return None,
+        _ if name.starts_with("tcp") => Protocol::Tcp,
+        _ if name.starts_with("https") || matches!(number, 443 | 8443) => Protocol::Https,
+        _ => Protocol::Http,
+    };
+    Some(Port { number, protocol, optional: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_listened_on() {
+        let check = |list: Value, first: bool, want: &[(u16, Protocol)]| {
+            let spec = json!({"ports": list});
+            let found: Vec<_> = ports(&spec, first).iter().map(|p| (p.number, p.protocol)).collect();
+            assert_eq!(found, want, "{spec}");
+        };
+        check(json!([]), true, &[(80, Protocol::Http), (8080, Protocol::Http)]);
+        check(json!([]), false, &[]);
+        check(json!([{"containerPort": 9000}]), true, &[(9000, Protocol::Http)]);
+        check(json!([{"containerPort": 53, "protocol": "UDP"}]), true, &[(53, Protocol::Udp)]);
+        check(json!([{"containerPort": 9, "name": "tcp-raw"}]), true, &[(9, Protocol::Tcp)]);
+        check(json!([{"containerPort": 8443}]), true, &[(8443, Protocol::Https)]);
+        check(json!([{"containerPort": 1, "protocol": "SCTP"}, {"containerPort": 70000}]), false, &[]);
+    }
+}

@@ -1,0 +1,347 @@
+//! The status of a pod as a kubelet writes it: a pure function from what runs to JSON.
+
+use std::net::Ipv4Addr;
+
+use landfall_api::meta;
+use landfall_apiserver::api::rfc3339;
+use serde_json::{Map, Value, json};
+
+/// Everything an agent knows of a pod it runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PodState {
+    /// The node's address.
+    pub(super) host: Option<Ipv4Addr>,
+    /// The pod's address.
+    pub(super) address: Option<Ipv4Addr>,
+    /// When the agent took it up.
+    pub(super) started_s: i64,
+    /// Init containers, in order.
+    pub(super) init: Vec<Container>,
+    /// The others, in order.
+    pub(super) main: Vec<Container>,
+    /// The pod is on its way out, or over: nothing is restarted.
+    pub(super) ending: bool,
+}
+
+/// One container.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Container {
+    /// Its name.
+    pub(super) name: String,
+    /// Its image.
+    pub(super) image: String,
+    /// An init container that keeps running beside the others.
+    pub(super) sidecar: bool,
+    /// What it does now.
+    pub(super) state: State,
+    /// How it ended before.
+    pub(super) last: Option<Ended>,
+    /// How often it was started again.
+    pub(super) restarts: u32,
+    /// Its readiness probe succeeds, or it has none and runs.
+    pub(super) ready: bool,
+    /// Its startup probe has succeeded, or it has none and runs.
+    pub(super) started: bool,
+    /// Names this run of it; empty before the first.
+    pub(super) id: String,
+}
+
+/// What a container does.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum State {
+    /// Nothing yet.
+    Waiting {
+        /// Why, in one word.
+        reason: &'static str,
+        /// Why, for people.
+        message: String,
+    },
+    /// It runs.
+    Running {
+        /// Since when.
+        since_s: i64,
+    },
+    /// It has ended.
+    Ended(Ended),
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ended {
+    /// Its exit code.
+    pub(super) code: i32,
+    /// Why, for people.
+    pub(super) message: String,
+    /// When it had started.
+    pub(super) started_s: i64,
+    /// When it ended.
+    pub(super) finished_s: i64,
+    /// Which run it was.
+    pub(super) id: String,
+}
+
+impl Container {
+    /// A container that has not run.
+    pub(super) fn new(spec: &Value, reason: &'static str) -> Self {
+        let text = |field: &str| spec[field].as_str().unwrap_or("").to_owned();
+        Self {
+            name: text("name"),
+            image: text("image"),
+            sidecar: spec["restartPolicy"] == "Always",
+            state: State::Waiting { reason, message: String::new() },
+            last: None,
+            restarts: 0,
+            ready: false,
+            started: false,
+            id: String::new(),
+        }
+    }
+
+    /// Whether it runs.
+    pub(super) const fn running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    /// How it ended, if it has and was not started again.
+    pub(super) const fn ended(&self) -> Option<&Ended> {
+        match &self.state {
+            State::Ended(ended) => Some(ended),
+            State::Waiting { .. } | State::Running { .. } => None,
+        }
+    }
+
+    /// Whether an init container lets the next one begin.
+    fn initialized(&self) -> bool {
+        if self.sidecar { self.started } else { self.ended().is_some_and(|ended| ended.code == 0) }
+    }
+
+    fn status(&self, init: bool) -> Value {
+        let ready = if init && !self.sidecar { self.initialized() } else { self.ready && self.running() };
+        let mut status = json!({
+            "name": self.name,
+            "image": self.image,
+            "imageID": if self.id.is_empty() { String::new() } else { format!("sim/{}", self.image) },
+            "restartCount": self.restarts,
+            "ready": ready,
+            "started": self.started && self.running(),
+            "state": match &self.state {
+                State::Waiting { reason, message } if message.is_empty() => json!({"waiting": {"reason": reason}}),
+                State::Waiting { reason, message } => json!({"waiting": {"reason": reason, "message": message}}),
+                State::Running { since_s } => json!({"running": {"startedAt": rfc3339(*since_s)}}),
+                State::Ended(ended) => json!({"terminated": ended.status()}),
+            },
+            "lastState": self.last.as_ref().map_or_else(|| json!({}), |ended| json!({"terminated": ended.status()})),
+        });
+        if !self.id.is_empty() {
+            status["containerID"] = container_id(&self.id);
+        }
+        status
+    }
+}
+
+impl Ended {
+    fn status(&self) -> Value {
+        let mut status = json!({
+            "exitCode": self.code,
+            "reason": if self.code == 0 { "Completed" } else { "Error" },
+            "startedAt": rfc3339(self.started_s),
+            "finishedAt": rfc3339(self.finished_s),
+            "containerID": container_id(&self.id),
+        });
+        if !self.message.is_empty() {
+            status["message"] = json!(self.message);
+        }
+        status
+    }
+}
+
+fn container_id(id: &str) -> Value {
+    format!("sim://{id}").into()
+}
+
+impl PodState {
+    /// The init container whose turn it is; none when all have had theirs.
+    pub(super) fn next_init(&self) -> Option<usize> {
+        self.init.iter().position(|container| !container.initialized())
+    }
+
+    /// Whether the pod is over and stays so.
+    pub(super) fn over(&self, pod: &Value) -> bool {
+        matches!(phase(pod, self), "Succeeded" | "Failed")
+    }
+}
+
+/// `status.phase`.
+pub(super) fn phase(pod: &Value, state: &PodState) -> &'static str {
+    let policy = pod["spec"]["restartPolicy"].as_str().unwrap_or("Always");
+    let failed = |c: &Container| c.ended().is_some_and(|ended| ended.code != 0);
+    if policy == "Never" && state.init.iter().any(|c| !c.sidecar && failed(c)) {
+        return "Failed";
+    }
+    // Once a container has run, the pod is initialized, whatever becomes of sidecars.
+    let begun = state.main.iter().any(|c| !c.id.is_empty());
+    if state.next_init().is_some() && !begun {
+        return "Pending";
+    }
+    let waiting = |c: &Container| matches!(c.state, State::Waiting { .. }) && c.last.is_none();
+    if state.main.iter().any(waiting) {
+        return "Pending";
+    }
+    if state.main.iter().any(Container::running) {
+        return "Running";
+    }
+    let all_succeeded = state.main.iter().all(|c| c.ended().is_some_and(|ended| ended.code == 0));
+    match policy {
+        "Always" if !state.ending => "Running",
+        _ if all_succeeded => "Succeeded",
+        "OnFailure" if !state.ending => "Running",
+        _ => "Failed",
+    }
+}
+
+/// The whole status: what the agent knows, and what others have written into the old one.
+pub(super) fn status(pod: &Value, state: &PodState, now_s: i64) -> Value {
+    let old = &pod["status"];
+    let mut status: Map<String, Value> = old.as_object().cloned().unwrap_or_default();
+    let phase = phase(pod, state);
+    status.insert("phase".into(), json!(phase));
+    status.insert("startTime".into(), json!(rfc3339(state.started_s)));
+    status.insert("observedGeneration".into(), json!(meta::generation(pod).max(1)));
+    if let Some(host) = state.host {
+        status.insert("hostIP".into(), json!(host));
+        status.insert("hostIPs".into(), json!([{"ip": host}]));
+    }
+    if let Some(address) = state.address {
+        status.insert("podIP".into(), json!(address));
+        status.insert("podIPs".into(), json!([{"ip": address}]));
+    }
+    let statuses = |list: &[Container], init| list.iter().map(|c| c.status(init)).collect::<Vec<_>>();
+    status.insert("containerStatuses".into(), json!(statuses(&state.main, false)));
+    if !state.init.is_empty() {
+        status.insert("initContainerStatuses".into(), json!(statuses(&state.init, true)));
+    }
+    status.insert("conditions".into(), conditions(pod, state, phase, now_s).into());
+    status.into()
+}
+
+// === conditions ===
+
+/// One condition: its type, whether it is so, and if not why.
+struct Condition {
+    kind: &'static str,
+    holds: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Condition {
+    const fn so(kind: &'static str) -> Self {
+        Self { kind, holds: true, reason: "", message: String::new() }
+    }
+
+    const fn not(kind: &'static str, reason: &'static str, message: String) -> Self {
+        Self { kind, holds: false, reason, message }
+    }
+}
+
+fn conditions(pod: &Value, state: &PodState, phase: &str, now_s: i64) -> Vec<Value> {
+    let old: Vec<Value> = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let before = |kind: &str| old.iter().find(|c| c["type"] == kind);
+    let own = [
+        sandbox(state, phase),
+        initialized(state, phase),
+        ready(pod, state, phase, &old),
+        containers_ready(state, phase, "ContainersReady"),
+        Condition::so("PodScheduled"),
+    ];
+    let mut all: Vec<Value> =
+        own.iter().map(|c| written(c, before(c.kind), meta::generation(pod), now_s)).collect();
+    // Readiness gates and whatever else others say of the pod.
+    all.extend(old.iter().filter(|c| own.iter().all(|o| c["type"] != o.kind)).cloned());
+    all
+}
+
+fn written(condition: &Condition, before: Option<&Value>, generation: i64, now_s: i64) -> Value {
+    let status = if condition.holds { "True" } else { "False" };
+    let same = before.filter(|b| b["status"] == status).map(|b| b["lastTransitionTime"].clone());
+    let mut value = json!({
+        "type": condition.kind,
+        "status": status,
+        "observedGeneration": generation.max(1),
+        "lastProbeTime": null,
+        "lastTransitionTime": same.filter(Value::is_string).unwrap_or_else(|| json!(rfc3339(now_s))),
+    });
+    for (field, text) in [("reason", condition.reason), ("message", &condition.message)] {
+        if !text.is_empty() {
+            value[field] = json!(text);
+        }
+    }
+    value
+}
+
+fn terminal(phase: &str) -> Option<&'static str> {
+    match phase {
+        "Succeeded" => Some("PodCompleted"),
+        "Failed" => Some("PodFailed"),
+        _ => None,
+    }
+}
+
+fn sandbox(state: &PodState, phase: &str) -> Condition {
+    let kind = "PodReadyToStartContainers";
+    if state.address.is_some() && terminal(phase).is_none() {
+        Condition::so(kind)
+    } else {
+        Condition::not(kind, "", String::new())
+    }
+}
+
+fn initialized(state: &PodState, phase: &str) -> Condition {
+    let kind = "Initialized";
+    if phase == "Succeeded" {
+        return Condition { reason: "PodCompleted", ..Condition::so(kind) };
+    }
+    let incomplete: Vec<&str> =
+        state.init.iter().filter(|c| !c.initialized()).map(|c| c.name.as_str()).collect();
+    if incomplete.is_empty() || state.main.iter().any(|c| !c.id.is_empty()) {
+        return Condition::so(kind);
+    }
+    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+    Condition::not(kind, "ContainersNotInitialized", message)
+}
+
+fn containers_ready(state: &PodState, phase: &str, kind: &'static str) -> Condition {
+    if let Some(reason) = terminal(phase) {
+        return Condition::not(kind, reason, String::new());
+    }
+    let counted = state.init.iter().filter(|c| c.sidecar).chain(&state.main);
+    let unready: Vec<&str> = counted.filter(|c| !(c.ready && c.running())).map(|c| c.name.as_str()).collect();
+    if unready.is_empty() {
+        return Condition::so(kind);
+    }
+    let message = format!("containers with unready status: [{}]", unready.join(" "));
+    Condition::not(kind, "ContainersNotReady", message)
+}
+
+fn ready(pod: &Value, state: &PodState, phase: &str, conditions: &[Value]) -> Condition {
+    let containers = containers_ready(state, phase, "Ready");
+    if !containers.holds {
+        return containers;
+    }
+    let gates = pod["spec"]["readinessGates"].as_array().into_iter().flatten();
+    let wrong: Vec<String> = gates
+        .filter_map(|gate| gate["conditionType"].as_str())
+        .filter_map(|gate| match conditions.iter().find(|c| c["type"] == gate) {
+            None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+            Some(found) if found["status"] == "True" => None,
+            Some(found) => {
+                let status = found["status"].as_str().unwrap_or("");
+                Some(format!("the status of pod readiness gate {gate:?} is not \"True\", but {status}"))
+            }
+        })
+        .collect();
+    if wrong.is_empty() {
+        return Condition::so("Ready");
+    }
+    Condition::not("Ready", "ReadinessGatesNotReady", wrong.join(", "))
+}

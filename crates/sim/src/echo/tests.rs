@@ -1,0 +1,1 @@
+//! The echo program as its clients see it.

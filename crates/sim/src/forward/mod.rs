@@ -1,0 +1,188 @@
+//! The forwarder of one member: what kube-proxy and a load balancer do, in user space.
+//!
+//! ```text
+//!   Services, EndpointSlices ──► plan (pure: doors and where they lead) ──► doors opened, changed, closed
+//!   client ──► door (clusterIP, load balancer, node port) ──► choose ──► tcp │ udp ──► pod
+//! ```
+//!
+//! A door without an endpoint is closed, so that clients are refused. Changing one Service touches no connection of
+//! another. A connection lives as long as its two ends, not as long as its endpoint is listed.
+
+mod choose;
+mod plan;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod udp;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_apiserver::api::Api;
+use landfall_runtime::tasks::Tasks;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::agent::objects::{Change, Client};
+use crate::gate::{Faults, Gate};
+use crate::listen;
+use choose::Chooser;
+use plan::{Door, Protocol, Target};
+use tcp::Shared;
+
+/// Connections of one member at once.
+const CONNECTIONS_MAX: usize = 16_384;
+
+/// When opening a door that could not be opened is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What the forwarder of a member is given.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Names and addresses of nodes, for node ports.
+    pub nodes: Vec<(String, Ipv4Addr)>,
+}
+
+/// The running forwarder of a member.
+pub struct Forwarder {
+    tasks: Tasks,
+}
+
+/// Starts forwarding for the Services of a member.
+pub fn start(api: &Arc<Api>, gate: Gate, config: Config) -> Forwarder {
+    let tasks = Tasks::default();
+    let client = Client::new(api.clone(), gate.clone());
+    let shared = Shared { gate, room: Arc::new(Semaphore::new(CONNECTIONS_MAX)), tasks: tasks.clone() };
+    tasks.spawn_until_stop(run(client, shared, config));
+    Forwarder { tasks }
+}
+
+impl Forwarder {
+    /// Closes every door and every connection.
+    pub async fn stop(&self) {
+        self.tasks.join().await;
+    }
+}
+
+/// A door that is open.
+struct Open {
+    chooser: Arc<Chooser>,
+    /// Stopping it closes the door; connections go on.
+    door: Tasks,
+    /// Stopping it ends the connections too.
+    life: Tasks,
+}
+
+/// Follows Services and EndpointSlices and keeps the doors as they should be.
+async fn run(client: Client, shared: Shared, config: Config) {
+    let mut follow = client.follow(&[("", "services"), ("discovery.k8s.io", "endpointslices")]);
+    let mut faults = shared.gate.subscribe();
+    let mut objects: BTreeMap<Arc<str>, Arc<Value>> = BTreeMap::new();
+    let mut open: BTreeMap<Door, Open> = BTreeMap::new();
+    let mut wanted = BTreeMap::new();
+    let mut failed = false;
+    loop {
+        tokio::select! {
+            changes = follow.next() => {
+                let Some(changes) = changes else { return };
+                changes.into_iter().for_each(|change| remember(&mut objects, change));
+                let of = |plural: &'static str| {
+                    objects.iter().filter(move |(key, _)| key.contains(plural)).map(|(_, object)| object)
+                };
+                wanted = plan::plan(of("/services/"), of("/endpointslices/"), &config.nodes);
+            }
+            _ = faults.changed() => {}
+            () = tokio::time::sleep(RETRY), if failed => {}
+        }
+        let now = faults.borrow_and_update().clone();
+        failed = settle(&shared, &mut open, &wanted, &now, &config);
+    }
+}
+
+fn remember(objects: &mut BTreeMap<Arc<str>, Arc<Value>>, Change { key, object }: Change) {
+    match object {
+        Some(object) => objects.insert(key, object),
+        None => objects.remove(&key),
+    };
+}
+
+/// Opens, changes and closes doors; true when one could not be opened.
+fn settle(
+    shared: &Shared,
+    open: &mut BTreeMap<Door, Open>,
+    wanted: &BTreeMap<Door, Target>,
+    faults: &Faults,
+    config: &Config,
+) -> bool {
+    open.retain(|door, open| {
+        let target = wanted.get(door);
+        if target.is_none_or(|target| target.endpoints.is_empty()) {
+            open.door.stop();
+            return false;
+        }
+        if target.is_some_and(|target| lost(*door, target, faults, config)) {
+            open.door.stop();
+            open.life.stop();
+            return false;
+        }
+        true
+    });
+    let mut failed = false;
+    for (door, target) in wanted {
+        if target.endpoints.is_empty() || lost(*door, target, faults, config) {
+            continue;
+        }
+        if let Some(open) = open.get(door) {
+            open.chooser.set(target.clone());
+            continue;
+        }
+        match open_door(shared, *door, target) {
+            Ok(opened) => drop(open.insert(*door, opened)),
+            Err(error) => {
+                tracing::warn!(service = target.service, at = %door.at, %error, "cannot listen for a service");
+                failed = true;
+            }
+        }
+    }
+    failed
+}
+
+/// Whether a fault has taken the address of a door away.
+fn lost(door: Door, target: &Target, faults: &Faults, config: &Config) -> bool {
+    let IpAddr::V4(address) = door.at.ip() else { return faults.dead };
+    let node = config.nodes.iter().find(|(_, node)| *node == address);
+    faults.dead
+        || target.balancer && faults.address_lost(address)
+        || node.is_some_and(|(name, _)| faults.node_lost(name))
+}
+
+fn open_door(shared: &Shared, door: Door, target: &Target) -> std::io::Result<Open> {
+    let chooser = Arc::new(Chooser::new(target.clone()));
+    let (tasks, life) = (Tasks::default(), Tasks::default());
+    let closed = tasks.stopping();
+    match door.protocol {
+        Protocol::Tcp => {
+            let listener = listen::tcp(door.at)?;
+            shared.tasks.spawn_until_stop(tcp::run(
+                shared.clone(),
+                listener,
+                chooser.clone(),
+                closed,
+                life.clone(),
+            ));
+        }
+        Protocol::Udp => {
+            let socket = listen::udp(door.at)?;
+            shared.tasks.spawn_until_stop(udp::run(
+                shared.clone(),
+                socket,
+                chooser.clone(),
+                closed,
+                life.clone(),
+            ));
+        }
+    }
+    Ok(Open { chooser, door: tasks, life })
+}

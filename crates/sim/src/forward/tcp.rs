@@ -1,0 +1,116 @@
+//! Connections through a door: bytes both ways, each direction closed on its own.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_runtime::clock;
+use landfall_runtime::tasks::Tasks;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::choose::Chooser;
+use crate::gate::{Gate, Gated};
+
+/// How long connecting to an endpoint may take.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// How long to wait before accepting again when the system has no more file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What every connection of a member needs.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) gate: Gate,
+    /// Connections at once, of all doors.
+    pub(super) room: Arc<Semaphore>,
+    /// Runs connections, which outlive their door.
+    pub(super) tasks: Tasks,
+}
+
+/// Accepts until the door is closed. Connections go on; they end when `life` does.
+pub(super) async fn run(
+    shared: Shared,
+    listener: TcpListener,
+    chooser: Arc<Chooser>,
+    closed: impl Future<Output = ()>,
+    life: Tasks,
+) {
+    let mut closed = pin!(closed);
+    loop {
+        let accepted = tokio::select! {
+            accepted = async {
+                let permit = shared.room.clone().acquire_owned().await;
+                (permit, listener.accept().await)
+            } => accepted,
+            () = &mut closed => return,
+        };
+        match accepted {
+            (Ok(permit), Ok((stream, peer))) => {
+                let (chooser, gate, life) = (chooser.clone(), shared.gate.clone(), life.clone());
+                shared.tasks.spawn_until_stop(async move {
+                    // It keeps `life` alive: letting go of the last handle would be a stop.
+                    connection(&gate, &chooser, stream, peer, life.stopping()).await;
+                    drop(permit);
+                });
+            }
+            (_, Err(error)) => {
+                tracing::warn!(%error, "cannot accept a connection to a service");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            (Err(_), _) => return,
+        }
+    }
+}
+
+async fn connection(
+    gate: &Gate,
+    chooser: &Chooser,
+    client: TcpStream,
+    peer: SocketAddr,
+    dead: impl Future<Output = ()>,
+) {
+    let upstream = match chooser.choose(peer.ip(), clock::instant()) {
+        Some(endpoint) => connect(endpoint, peer.ip()).await,
+        None => Err(io::ErrorKind::ConnectionRefused.into()),
+    };
+    let Ok(mut upstream) = upstream else {
+        // What a client sees when the packets really went to the endpoint.
+        let _ = client.set_zero_linger();
+        return;
+    };
+    let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
+    let mut client = Gated::new(client, peer.ip(), gate);
+    let lost = tokio::select! {
+        moved = tokio::io::copy_bidirectional(&mut client, &mut upstream) => moved.is_err(),
+        () = dead => true,
+    };
+    if lost {
+        client.reset_on_drop();
+        let _ = upstream.set_zero_linger();
+    }
+}
+
+/// Connects to an endpoint with the client's own address, which all of loopback can have; else with any.
+async fn connect(endpoint: SocketAddr, client: IpAddr) -> io::Result<TcpStream> {
+    let from_client = async {
+        let socket = TcpSocket::new_v4()?;
+        if let (IpAddr::V4(client), true) = (client, endpoint.is_ipv4()) {
+            socket.bind(SocketAddr::from((client, 0)))?;
+        }
+        socket.connect(endpoint).await
+    };
+    let connecting = async {
+        match from_client.await {
+            Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {
+                TcpStream::connect(endpoint).await
+            }
+            result => result,
+        }
+    };
+    tokio::time::timeout(CONNECT_MAX, connecting)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

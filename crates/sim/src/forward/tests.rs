@@ -1,0 +1,200 @@
+//! The forwarder on a real API server: what clients of Services see.
+
+use std::net::SocketAddr;
+
+use landfall_apiserver::write::update::Part;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+
+use crate::address::Block;
+use crate::testing::{World, ask, connect_from, get_on};
+
+async fn pods(world: &World, names: &[&str], port: &Value) -> Vec<String> {
+    let mut addresses = Vec::new();
+    for name in names {
+        world.pod(name, json!({"containers": [{"name": "web", "image": "nginx", "ports": [port]}]})).await;
+        addresses.push(world.ready(name).await["status"]["podIP"].as_str().unwrap().to_owned());
+    }
+    addresses
+}
+
+/// Creates a Service with a slice of these endpoints; where it is.
+async fn service(world: &World, name: &str, port: &Value, spec: Value, endpoints: &[String]) -> SocketAddr {
+    let address = world.claim.block().services().get(10).unwrap();
+    let mut whole = json!({
+        "clusterIP": address, "clusterIPs": [address], "type": "ClusterIP",
+        "ports": [{"name": "p", "port": 8000, "protocol": port["protocol"].as_str().unwrap_or("TCP"), "targetPort": 8080}],
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    let metadata = json!({"name": name, "namespace": "default"});
+    world
+        .create(
+            "",
+            "services",
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": whole}),
+        )
+        .await;
+    world.create("discovery.k8s.io", "endpointslices", slice(name, port, endpoints)).await;
+    SocketAddr::from((address, 8000))
+}
+
+fn slice(name: &str, port: &Value, endpoints: &[String]) -> Value {
+    let endpoint = |address: &String| json!({"addresses": [address], "conditions": {"ready": true}});
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": name, "namespace": "default", "labels": {"kubernetes.io/service-name": name}},
+        "ports": [{"name": "p", "port": 8080, "protocol": port["protocol"].as_str().unwrap_or("TCP")}],
+        "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+    })
+}
+
+async fn opens(to: SocketAddr) {
+    while TcpStream::connect(to).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn closes(to: SocketAddr) {
+    while TcpStream::connect(to).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_go_round() {
+    let world = World::start().await;
+    let port = json!({"containerPort": 8080});
+    let addresses = pods(&world, &["a", "b"], &port).await;
+    let to = service(&world, "web", &port, json!({}), &addresses).await;
+    opens(to).await;
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(ask(to, "/").await["pod"].as_str().unwrap().to_owned());
+    }
+    seen.sort();
+    assert_eq!(seen, ["a", "a", "b", "b"]);
+    // Without endpoints nobody listens; other connections do not notice.
+    let mut open = TcpStream::connect(to).await.unwrap();
+    open.write_all(b"GET /status/204 HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut first = Vec::new();
+    while !first.ends_with(b"\r\n\r\n") {
+        first.push(open.read_u8().await.unwrap());
+    }
+    world
+        .change("discovery.k8s.io", "endpointslices", "web", Part::Main, |slice| {
+            slice["endpoints"] = json!([])
+        })
+        .await;
+    closes(to).await;
+    open.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    open.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    world
+        .change("discovery.k8s.io", "endpointslices", "web", Part::Main, |old| {
+            old["endpoints"] = slice("web", &port, &addresses)["endpoints"].clone();
+        })
+        .await;
+    opens(to).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_way_in_and_affinity() {
+    let world = World::start().await;
+    let port = json!({"containerPort": 8080});
+    let addresses = pods(&world, &["a", "b"], &port).await;
+    let spec = json!({"type": "LoadBalancer", "sessionAffinity": "ClientIP", "ports": [
+        {"name": "p", "port": 8000, "protocol": "TCP", "targetPort": 8080, "nodePort": 30123}]});
+    let cluster = service(&world, "web", &port, spec, &addresses).await;
+    let balancer = world.claim.block().load_balancers().get(1).unwrap();
+    world
+        .change("", "services", "web", Part::Status, |service| {
+            service["status"] = json!({"loadBalancer": {"ingress": [{"ip": balancer, "ipMode": "VIP"}]}});
+        })
+        .await;
+    let node = world.claim.block().nodes().get(0).unwrap();
+    for to in [cluster, SocketAddr::from((balancer, 8000)), SocketAddr::from((node, 30123))] {
+        opens(to).await;
+        let first = ask(to, "/").await["pod"].clone();
+        assert_eq!(ask(to, "/").await["pod"], first, "{to}: a client stays");
+    }
+    // The pod sees who really asked.
+    let client = world.claim.block().clients().get(5).unwrap();
+    let stream = connect_from(client.into(), cluster).await.unwrap();
+    let (_, body) = get_on(stream, "/").await.unwrap();
+    assert!(body.contains(&format!("\"remote\": \"{client}:")), "{body}");
+    // A load balancer's address is lost, nothing else.
+    world.gate.change(|faults| assert!(faults.addresses_lost.insert(balancer)));
+    closes(SocketAddr::from((balancer, 8000))).await;
+    opens(cluster).await;
+    world.gate.heal();
+    opens(SocketAddr::from((balancer, 8000))).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_direction_can_be_closed_first() {
+    let world = World::start().await;
+    let port = json!({"containerPort": 8080, "name": "tcp"});
+    let addresses = pods(&world, &["a"], &port).await;
+    let to = service(&world, "raw", &port, json!({}), &addresses).await;
+    opens(to).await;
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(&vec![7; 1 << 20]).await.unwrap_or_else(|e| panic!("{e}"));
+    stream.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).await.unwrap();
+    assert_eq!(back, vec![7; 1 << 20]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_come_back() {
+    let world = World::start().await;
+    let port = json!({"containerPort": 8080, "protocol": "UDP"});
+    let addresses = pods(&world, &["a"], &port).await;
+    let to = service(&world, "udp", &port, json!({}), &addresses).await;
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(to).await.unwrap();
+    let mut buffer = [0; 16];
+    // The door may not be open yet; then the answer is an error.
+    let length = loop {
+        if socket.send(b"hello").await.is_ok()
+            && let Ok(length) = socket.recv(&mut buffer).await
+        {
+            break length;
+        }
+    };
+    assert_eq!(&buffer[..length], b"hello");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_stops_bytes_and_healing_lets_them_go_on() {
+    let world = World::start().await;
+    let port = json!({"containerPort": 8080});
+    let addresses = pods(&world, &["a"], &port).await;
+    let to = service(&world, "web", &port, json!({}), &addresses).await;
+    opens(to).await;
+    let far = Block::all().last().unwrap();
+    let client = far.clients().get(0).unwrap().into();
+    let mut before = connect_from(client, to).await.unwrap();
+    world.gate.change(|faults| assert!(faults.cut.insert(far)));
+    before.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let after = connect_from(client, to).await.unwrap();
+    let after = tokio::spawn(get_on(after, "/"));
+    let mut answer = String::new();
+    let silence =
+        tokio::time::timeout(std::time::Duration::from_millis(200), before.read_to_string(&mut answer)).await;
+    assert!(silence.is_err() && !after.is_finished(), "nothing comes through");
+    assert_eq!(ask(to, "/").await["pod"], "a", "others are not concerned");
+    world.gate.heal();
+    before.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(after.await.unwrap().unwrap().0, 200);
+    world.stop().await;
+}

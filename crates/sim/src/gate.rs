@@ -1,0 +1,221 @@
+//! The faults of one member, shared by its API server, its node agents and its forwarder.
+//!
+//! A [`Gate`] is asked by whoever accepts a connection, moves its bytes, or does something in the name of a node. It
+//! answers from one immutable [`Faults`] value; changing it is swapping the value, and everybody can wait for that.
+//!
+//! | fault | what others see |
+//! |---|---|
+//! | dead | connections refused; open ones reset; nodes fall silent |
+//! | cut from a block | connections from there, new and old, stand still until it is healed, as lost packets do |
+//! | API down | the API server's door is closed (its owner asks [`Faults::api_down`]); nodes cannot report |
+//! | node lost | its pods' listeners vanish, no heartbeat, nothing of it is reported |
+//! | pods crashing, slow, overloaded | containers exit; every request waits; 503 beyond a number of requests at once |
+//! | address lost | a load balancer's address refuses connections; open ones are reset |
+
+mod stream;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_api::selector::Selector;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::address::Block;
+
+pub use stream::Gated;
+
+/// A handle to the faults of one member; clones share them.
+#[derive(Clone, Debug)]
+pub struct Gate(watch::Sender<Arc<Faults>>);
+
+/// Everything that is wrong with a member.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// The whole cluster is gone.
+    pub dead: bool,
+    /// The API server does not answer.
+    pub api_down: bool,
+    /// Blocks of members that packets neither come from nor go to.
+    pub cut: BTreeSet<Block>,
+    /// Names of nodes that are gone.
+    pub nodes_lost: BTreeSet<String>,
+    /// Load balancer addresses that are gone.
+    pub addresses_lost: BTreeSet<Ipv4Addr>,
+    /// What pods suffer from; the first that fits a pod counts.
+    pub pods: Vec<PodFault>,
+}
+
+/// A fault of some pods.
+#[derive(Clone, Debug)]
+pub struct PodFault {
+    /// Only pods of this namespace; none for all.
+    pub namespace: Option<String>,
+    /// Only pods with such labels; the empty selector fits all.
+    pub selector: Selector,
+    /// What happens to them.
+    pub effect: Effect,
+}
+
+/// What happens to a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its containers exit, and exit again when they are restarted.
+    Crash,
+    /// Every request takes so much longer.
+    Slow(Duration),
+    /// More than so many requests at once are answered with 503.
+    Overloaded {
+        /// How many at once are still served; 0 refuses all.
+        requests_max: u32,
+    },
+    /// Exec probes, which have nothing to run here, fail.
+    Unhealthy,
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It goes on.
+    Open,
+    /// Its bytes stand still.
+    Blackhole,
+    /// It is reset.
+    Reset,
+}
+
+// === impl Gate ===
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(watch::Sender::new(Arc::default()))
+    }
+}
+
+impl Gate {
+    /// What is wrong now.
+    pub fn now(&self) -> Arc<Faults> {
+        self.0.borrow().clone()
+    }
+
+    /// Changes what is wrong, for everybody at once.
+    pub fn change(&self, change: impl FnOnce(&mut Faults)) {
+        self.0.send_modify(|faults| change(Arc::make_mut(faults)));
+    }
+
+    /// Nothing is wrong any more.
+    pub fn heal(&self) {
+        self.change(|faults| *faults = Faults::default());
+    }
+
+    /// Whether the API server is unreachable: down itself, or with its whole cluster.
+    pub fn api_down(&self) -> bool {
+        self.0.borrow().api_down()
+    }
+
+    /// To wait for changes: [`watch::Receiver::changed`] ends with every one of them.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Faults>> {
+        self.0.subscribe()
+    }
+
+    /// Waits until the faults are as wanted.
+    pub async fn until(&self, mut wanted: impl FnMut(&Faults) -> bool) {
+        // The sender lives as long as this handle, so waiting cannot fail.
+        let _ = self.subscribe().wait_for(|faults| wanted(faults)).await;
+    }
+}
+
+// === impl Faults ===
+
+impl Faults {
+    /// Whether the API server is unreachable.
+    pub const fn api_down(&self) -> bool {
+        self.api_down || self.dead
+    }
+
+    /// Whether a node is gone.
+    pub fn node_lost(&self, node: &str) -> bool {
+        self.dead || self.nodes_lost.contains(node)
+    }
+
+    /// Whether nobody listens at an address of a load balancer.
+    pub fn address_lost(&self, address: Ipv4Addr) -> bool {
+        self.dead || self.addresses_lost.contains(&address)
+    }
+
+    /// What becomes of a connection from `peer`.
+    pub fn passage(&self, peer: IpAddr) -> Passage {
+        if self.dead {
+            return Passage::Reset;
+        }
+        let cut = !self.cut.is_empty() && Block::of(peer).is_some_and(|block| self.cut.contains(&block));
+        if cut { Passage::Blackhole } else { Passage::Open }
+    }
+
+    /// What a pod suffers from.
+    pub fn effect(&self, pod: &Value) -> Effect {
+        let fits = |fault: &&PodFault| {
+            let here = fault.namespace.as_deref().is_none_or(|n| n == landfall_api::meta::namespace(pod));
+            here && fault.selector.matches_object(pod)
+        };
+        self.pods.iter().find(fits).map_or(Effect::None, |fault| fault.effect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn passages() {
+        let near = Block::all().next().unwrap();
+        let far = Block::all().nth(1).unwrap();
+        let check = |faults: &Faults, peer: IpAddr, want: Passage| assert_eq!(faults.passage(peer), want);
+        let mut faults = Faults::default();
+        check(&faults, near.api().into(), Passage::Open);
+        faults.cut.insert(near);
+        check(&faults, near.api().into(), Passage::Blackhole);
+        check(&faults, far.api().into(), Passage::Open);
+        check(&faults, "127.0.0.1".parse().unwrap(), Passage::Open);
+        faults.dead = true;
+        check(&faults, near.api().into(), Passage::Reset);
+        assert!(faults.api_down() && faults.node_lost("any"));
+    }
+
+    #[test]
+    fn a_pod_suffers_from_the_first_fault_that_fits() {
+        let pod = |namespace: &str, app: &str| json!({"metadata": {"namespace": namespace, "labels": {"app": app}}});
+        let fault = |namespace: Option<&str>, selector: &str, effect| PodFault {
+            namespace: namespace.map(Into::into),
+            selector: Selector::parse(selector).unwrap(),
+            effect,
+        };
+        let slow = Effect::Slow(Duration::from_millis(5));
+        let faults = Faults {
+            pods: vec![fault(Some("a"), "app=web", Effect::Crash), fault(None, "", slow)],
+            ..Faults::default()
+        };
+        for (namespace, app, want) in [("a", "web", Effect::Crash), ("b", "web", slow), ("a", "db", slow)] {
+            assert_eq!(faults.effect(&pod(namespace, app)), want, "{namespace} {app}");
+        }
+        assert_eq!(Faults::default().effect(&pod("a", "web")), Effect::None);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_seen_by_all_who_wait() {
+        let gate = Gate::default();
+        let other = gate.clone();
+        let waiting = async move { other.until(|faults| faults.api_down).await };
+        let changing = async { gate.change(|faults| faults.api_down = true) };
+        tokio::join!(waiting, changing);
+        gate.heal();
+        assert!(!gate.api_down());
+    }
+}
