@@ -19,6 +19,7 @@ pub mod scheduler;
 #[cfg(test)]
 mod testing;
 pub mod view;
+pub mod world;
 
 pub use member::Member;
 pub use member::config::{MemberConfig, NodeSpec, Timings};
