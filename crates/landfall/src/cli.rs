@@ -6,13 +6,17 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::basics::options::{ApplyOptions, DeleteOptions, DescribeOptions, GetOptions};
+use crate::playground::options::PlaygroundOptions;
+
 /// Joins many Kubernetes clusters into one federation.
 #[derive(Debug, Parser)]
 #[command(name = "landfall", version, propagate_version = true, max_term_width = 110)]
 pub(crate) struct Arguments {
     /// What to log: a level (error, warn, info, debug) or directives such as `info,landfall_store=debug`.
-    #[arg(long, global = true, default_value = "info", value_name = "FILTER")]
-    pub(crate) log: String,
+    /// Default: info for daemons, warn for commands that people watch.
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -27,6 +31,24 @@ pub(crate) enum Command {
     /// Do nothing until told to stop: the process that holds a pod together.
     #[command(hide = true)]
     Pause,
+    /// Run a hub and simulated clusters in one process: everything to try, nothing to install.
+    Playground(PlaygroundOptions),
+    /// Show objects.
+    Get(GetOptions),
+    /// Create or change the objects of manifests.
+    Apply(ApplyOptions),
+    /// Tell all about objects, and what happened to them.
+    Describe(DescribeOptions),
+    /// Delete objects.
+    Delete(DeleteOptions),
+}
+
+impl Arguments {
+    /// What to log.
+    pub(crate) fn log(&self) -> &str {
+        let usual = if matches!(self.command, Command::Hub(_) | Command::Echo(_)) { "info" } else { "warn" };
+        self.log.as_deref().unwrap_or(usual)
+    }
 }
 
 const HUB_EXAMPLES: &str = "\
@@ -171,5 +193,25 @@ impl FromStr for Listen {
         found
             .map(Self)
             .ok_or_else(|| "expected an address and a port, such as :8080 or 127.0.0.1:8080".into())
+    }
+}
+
+impl HubOptions {
+    /// A hub of its own on loopback.
+    pub(crate) const fn local(data_dir: PathBuf, listen: SocketAddr) -> Self {
+        Self {
+            data_dir,
+            listen,
+            advertise: Vec::new(),
+            etcd: Vec::new(),
+            etcd_cafile: None,
+            etcd_certfile: None,
+            etcd_keyfile: None,
+            etcd_prefix: String::new(),
+            token_auth_file: None,
+            client_ca_file: None,
+            no_anonymous: false,
+            audit_log: None,
+        }
     }
 }

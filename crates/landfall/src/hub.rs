@@ -24,6 +24,33 @@ pub(crate) fn run(options: &HubOptions) -> Result<()> {
 
 async fn serve(options: &HubOptions) -> Result<()> {
     let began = clock::instant();
+    let hub = start(options).await?;
+    announce(options, &hub.url, &hub.server.admin_kubeconfig, began.elapsed());
+    wait_for_stop().await?;
+    tracing::info!("stopping: no new connections, open requests finish");
+    hub.stop().await;
+    Ok(())
+}
+
+/// A running hub.
+pub(crate) struct Hub {
+    /// Its API server.
+    pub(crate) server: start::Server,
+    /// The URL that the administrator's kubeconfig names.
+    pub(crate) url: String,
+    store: Arc<dyn Store>,
+}
+
+impl Hub {
+    /// Lets open requests finish, and closes the store.
+    pub(crate) async fn stop(&self) {
+        self.server.stop().await;
+        self.store.close().await;
+    }
+}
+
+/// Starts a hub; its API answers when this returns.
+pub(crate) async fn start(options: &HubOptions) -> Result<Hub> {
     std::fs::create_dir_all(&options.data_dir)
         .with_context(|| format!("cannot make the data directory {}", options.data_dir.display()))?;
     let listener = TcpListener::bind(options.listen).await.with_context(|| {
@@ -38,12 +65,7 @@ async fn serve(options: &HubOptions) -> Result<()> {
     let store = store?;
     keys.context("keys and certificates")?.context("cannot prepare keys and certificates")?;
     let server = start::start(config, store.clone(), listener).await?;
-    announce(options, &url, &server.admin_kubeconfig, began.elapsed());
-    wait_for_stop().await?;
-    tracing::info!("stopping: no new connections, open requests finish");
-    server.stop().await;
-    store.close().await;
-    Ok(())
+    Ok(Hub { server, url, store })
 }
 
 async fn open_store(options: &HubOptions) -> Result<Arc<dyn Store>> {
@@ -132,7 +154,7 @@ fn announce(options: &HubOptions, url: &str, kubeconfig: &Path, took: std::time:
 }
 
 /// Waits for Ctrl-C or a polite kill.
-async fn wait_for_stop() -> Result<()> {
+pub(crate) async fn wait_for_stop() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }

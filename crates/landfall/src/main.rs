@@ -1,9 +1,11 @@
 //! The binary: command line and composition only.
 
+mod basics;
 mod cli;
 mod echo;
 mod hub;
 mod pause;
+mod playground;
 
 use std::process::ExitCode;
 
@@ -14,13 +16,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
-    if let Err(error) = landfall_runtime::telemetry::start_logs(&arguments.log) {
+    if let Err(error) = landfall_runtime::telemetry::start_logs(arguments.log()) {
         return fail(&error.into());
     }
-    let result = match arguments.command {
-        cli::Command::Hub(options) => hub::run(&options),
-        cli::Command::Echo(options) => echo::run(&options),
+    let result = match &arguments.command {
+        cli::Command::Hub(options) => hub::run(options),
+        cli::Command::Echo(options) => echo::run(options),
         cli::Command::Pause => pause::run(),
+        cli::Command::Playground(options) => playground::run(options),
+        cli::Command::Get(options) => basics::get(options),
+        cli::Command::Apply(options) => basics::apply(options),
+        cli::Command::Describe(options) => basics::describe(options),
+        cli::Command::Delete(options) => basics::delete(options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,5 +3,6 @@
 
 mod compare;
 mod faults;
+mod playground;
 mod readme;
 mod support;

@@ -35,6 +35,20 @@ impl Process {
         std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
+    /// Presses Ctrl-C and waits for the end; whether it ended well.
+    pub(crate) fn interrupt(&mut self) -> bool {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(READY_S_MAX) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.success();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
     /// Asks `ready` again and again until it gives something; fails with the log if the program ends first.
     pub(crate) fn wait_for<T>(&mut self, what: &str, mut ready: impl FnMut(&Self) -> Option<T>) -> T {
         let began = Instant::now();

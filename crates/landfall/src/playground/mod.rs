@@ -1,0 +1,198 @@
+//! `landfall playground`: a hub and simulated clusters in one process, joined, until Ctrl-C.
+//!
+//! ```text
+//!   home (directory, lock) ──► world (simulated clusters) ──► hub ──► files (kubeconfig, addresses) ──► join ──► control
+//! ```
+//!
+//! Reading order: [`options`], [`run`], then the files in the order of the picture.
+
+mod control;
+mod files;
+mod home;
+mod join;
+pub(crate) mod options;
+
+use std::io::IsTerminal as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use landfall_runtime::clock;
+use landfall_runtime::tasks::Tasks;
+use landfall_sim::world::config::{CLUSTERS_MAX, WorldConfig};
+use landfall_sim::world::{Site, Start, World};
+
+use crate::basics::options::Connection;
+use crate::cli::HubOptions;
+use crate::hub::{self, Hub};
+use files::Before;
+use home::Home;
+use options::{FaultOptions, PlaygroundCommand, PlaygroundOptions};
+
+pub(crate) use home::only_running;
+
+/// How many clusters there are when nobody says.
+const CLUSTERS: usize = 3;
+
+/// More clusters than this are counted, not listed.
+const LISTED_MAX: usize = 12;
+
+/// Runs a playground until it is told to stop, or breaks something in the one that runs.
+pub(crate) fn run(options: &PlaygroundOptions) -> Result<()> {
+    if let Some(PlaygroundCommand::Fault(fault)) = &options.command {
+        return break_or_mend(fault);
+    }
+    let config = config(options)?;
+    let home = Home::open(options.keep.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(&config, &home));
+    // Whatever still runs has had its time to stop.
+    runtime.shutdown_background();
+    result
+}
+
+fn break_or_mend(options: &FaultOptions) -> Result<()> {
+    let running = home::find(options.dir.as_deref())?;
+    say(&control::ask(&running.dir, (&options.what).into())?);
+    Ok(())
+}
+
+fn config(options: &PlaygroundOptions) -> Result<WorldConfig> {
+    let Some(file) = &options.config else {
+        let clusters = options.clusters.unwrap_or(CLUSTERS);
+        anyhow::ensure!(
+            (1..=CLUSTERS_MAX).contains(&clusters),
+            "--clusters: give between 1 and {CLUSTERS_MAX}"
+        );
+        return Ok(WorldConfig::of(clusters));
+    };
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    text.parse().with_context(|| format!("cannot use {}", file.display()))
+}
+
+/// A playground that runs.
+struct Playground {
+    world: Arc<World>,
+    hub: Hub,
+    tasks: Tasks,
+}
+
+async fn serve(config: &WorldConfig, home: &Home) -> Result<()> {
+    let began = clock::instant();
+    let stop = hub::wait_for_stop();
+    tokio::pin!(stop);
+    let playground = tokio::select! {
+        // A start that is dropped half-way leaves nothing: what it has made lives in this process and in `home`.
+        stopped = &mut stop => return stopped,
+        started = start(config, home) => started?,
+    };
+    say(&next(home, &playground.world, began.elapsed()));
+    stop.await?;
+    say("\nStopping.");
+    playground.tasks.join().await;
+    playground.hub.stop().await;
+    playground.world.stop().await;
+    Ok(())
+}
+
+async fn start(config: &WorldConfig, home: &Home) -> Result<Playground> {
+    let before = if home.kept() { Before::read(home) } else { Before::default() };
+    say(&format!("Starting {} simulated clusters and a hub.", config.clusters.len()));
+    let members = home.join("members");
+    let start = Start {
+        keep: home.kept().then_some(members.as_path()),
+        before: before.blocks.clone(),
+        ..Start::default()
+    };
+    let listed = config.clusters.len() <= LISTED_MAX;
+    let mut count = 0;
+    let ready = |site: &Site| {
+        count += 1;
+        if listed {
+            say(&format!("  {:<14} {}", site.member.name(), described(site)));
+        } else if count % 25 == 0 {
+            say(&format!("  {count} clusters ready"));
+        }
+    };
+    let world = Arc::new(World::start(config, &start, ready).await?);
+    let hub = hub::start(&hub_options(home, before.hub_port)).await.context("cannot start the hub")?;
+    say(&format!("  {:<14} {}", "hub", hub.url));
+    files::write_kubeconfig(home, &hub.server.admin_kubeconfig, &world)?;
+    files::write_addresses(home, &hub.url, &world)?;
+    let connection = Connection {
+        kubeconfig: Some(home.join("kubeconfig")),
+        context: Some(files::FEDERATION.into()),
+        namespace: None,
+    };
+    join::join(&connection, &world).await?;
+    let tasks = Tasks::default();
+    control::serve(home, world.clone(), &tasks).await?;
+    Ok(Playground { world, hub, tasks })
+}
+
+fn described(site: &Site) -> String {
+    let nodes = site.member.nodes().len();
+    let nodes = if nodes == 1 { "1 node".into() } else { format!("{nodes} nodes") };
+    format!("{}   {nodes} in {}", site.member.credentials().server, site.config.zones.join(", "))
+}
+
+fn hub_options(home: &Home, port: u16) -> HubOptions {
+    // The port from before, unless somebody else has it now.
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let port = if free { port } else { 0 };
+    HubOptions::local(home.join("hub"), SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+/// What to type next.
+fn next(home: &Home, world: &World, took: std::time::Duration) -> String {
+    let first = world.sites().first().map_or("us-east", |site| site.member.name());
+    let kubeconfig = home.join("kubeconfig");
+    let ready = format!(
+        "\nThe playground is ready after {:.1} s, with {} clusters joined. Ctrl-C stops it.\n\nIn another shell:\n",
+        took.as_secs_f64(),
+        world.sites().len()
+    );
+    let commands = if installed("kubectl") {
+        format!(
+            "  export KUBECONFIG={kubeconfig}
+  kubectl get clusters
+  kubectl --context {first} create deployment web --image=echo --replicas=3
+  kubectl --context {first} expose deployment web --port=80 --type=LoadBalancer
+  curl http://$(kubectl --context {first} get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}')
+  {own} playground fault kill {first}",
+            kubeconfig = kubeconfig.display(),
+            own = own_name(),
+        )
+    } else {
+        format!(
+            "  export KUBECONFIG={kubeconfig}
+  {own} get clusters
+  {own} --help                # kubectl is not installed; the basics are here: get, apply, describe, delete
+  {own} playground fault kill {first}",
+            kubeconfig = kubeconfig.display(),
+            own = own_name(),
+        )
+    };
+    ready + &commands
+}
+
+/// How this program was called, so that what is printed can be typed.
+fn own_name() -> String {
+    std::env::args_os().next().map_or_else(|| "landfall".into(), |own| Path::new(&own).display().to_string())
+}
+
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Says something to whoever watches.
+#[expect(clippy::print_stdout, reason = "what the playground does is its output")]
+fn say(text: &str) {
+    println!("{text}");
+    // Whoever reads a pipe wants it now.
+    if !std::io::stdout().is_terminal() {
+        let _ = std::io::Write::flush(&mut std::io::stdout());
+    }
+}

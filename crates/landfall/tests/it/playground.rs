@@ -1,0 +1,286 @@
+//! The playground as a newcomer meets it: one command, then kubectl and requests; faults; stop, and go on.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Process, find, kubernetes_binary, skip};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A playground with a directory for temporary files of its own, so that tests do not find each other's.
+struct Playground {
+    process: Process,
+    temporary: PathBuf,
+    dir: PathBuf,
+}
+
+impl Playground {
+    /// Starts one in `base/world` and waits until it says what to type next.
+    fn start(base: &Path, arguments: &[&str]) -> Self {
+        let (temporary, dir) = (base.join("tmp"), base.join("world"));
+        std::fs::create_dir_all(&temporary).unwrap();
+        let mut command = landfall(&temporary);
+        command.arg("playground").args(arguments).arg("--keep").arg(&dir);
+        let mut process = Process::start("playground", &mut command, base);
+        process.wait_for("ready", |process| process.output().contains("In another shell").then_some(()));
+        Self { process, temporary, dir }
+    }
+
+    fn addresses(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.dir.join("playground.json")).unwrap()).unwrap()
+    }
+
+    /// `landfall` with the playground's kubeconfig found by itself.
+    fn landfall(&self, arguments: &[&str]) -> Output {
+        landfall(&self.temporary).args(arguments).output().unwrap()
+    }
+
+    fn fault(&self, arguments: &[&str]) -> String {
+        let output = self.landfall(&[&["playground", "fault"], arguments].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn kubectl(&self, arguments: &str) -> Output {
+        let kubectl = kubernetes_binary("kubectl").or_else(|| find("kubectl")).unwrap();
+        let mut command = Command::new(kubectl);
+        command.args(arguments.split_whitespace()).env("KUBECONFIG", self.dir.join("kubeconfig"));
+        command.output().unwrap()
+    }
+
+    fn kubectl_ok(&self, arguments: &str) -> String {
+        let output = self.kubectl(arguments);
+        assert!(output.status.success(), "kubectl {arguments}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Waits until the load balancer of a service has an address.
+    fn address(&self, context: &str, service: &str) -> String {
+        let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";
+        self.kubectl_ok(&format!("--context {context} wait --for={path} service/{service} --timeout=60s"));
+        self.kubectl_ok(&format!("--context {context} get service {service} -o {path}"))
+    }
+}
+
+fn landfall(temporary: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command.env("TMPDIR", temporary).env_remove("KUBECONFIG");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One request; none when nobody answers.
+fn request(address: &str) -> Option<Value> {
+    let mut stream =
+        TcpStream::connect_timeout(&format!("{address}:80").parse().ok()?, Duration::from_secs(2)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.write_all(b"GET /hello HTTP/1.1\r\nhost: web\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let body = text(&answer);
+    serde_json::from_str(body.split_once("\r\n\r\n")?.1).ok()
+}
+
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn no_kubectl(suite: &str) -> bool {
+    let missing = kubernetes_binary("kubectl").or_else(|| find("kubectl")).is_none();
+    if missing {
+        skip(suite, "kubectl not found");
+    }
+    missing
+}
+
+#[test]
+fn a_newcomer_sees_it_work_breaks_it_and_goes_on_later() {
+    if no_kubectl("the playground") {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let mut playground = Playground::start(base.path(), &[]);
+    let clusters = playground.kubectl_ok("get clusters -o name");
+    assert_eq!(
+        clusters.lines().collect::<Vec<_>>(),
+        ["cluster.landfall.dev/asia-east", "cluster.landfall.dev/eu-west", "cluster.landfall.dev/us-east"]
+    );
+    playground.kubectl_ok("--context us-east create deployment web --image=echo --replicas=3");
+    playground.kubectl_ok("--context us-east rollout status deployment/web --timeout=60s");
+    playground.kubectl_ok("--context us-east expose deployment web --port=80 --type=LoadBalancer");
+    let address = playground.address("us-east", "web");
+    let pods: BTreeSet<String> = (0..6)
+        .map(|_| {
+            let answer = eventually("an answer", || request(&address));
+            assert_eq!(
+                (&answer["cluster"], &answer["path"]),
+                (&"us-east".into(), &"/hello".into()),
+                "{answer}"
+            );
+            answer["pod"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(pods.len(), 3, "round robin: {pods:?}");
+    // Each cluster is on its own.
+    let other = playground.kubectl_ok("--context eu-west get deployments");
+    assert_eq!(other, "");
+
+    assert_eq!(playground.fault(&["kill", "us-east"]), "us-east: dead\n");
+    assert!(request(&address).is_none());
+    assert!(!playground.kubectl("--context us-east get pods --request-timeout=3s").status.success());
+    assert_eq!(playground.fault(&["heal"]), "us-east, eu-west, asia-east: healed\n");
+    eventually("an answer after it came back", || request(&address));
+    eventually("the API after it came back", || {
+        playground.kubectl("--context us-east get pods").status.success().then_some(())
+    });
+
+    assert!(playground.process.interrupt(), "Ctrl-C ends it well: {}", playground.process.output());
+    assert!(request(&address).is_none());
+    drop(playground);
+    let playground = Playground::start(base.path(), &[]);
+    let again = playground.kubectl_ok("--context us-east get deployment web -o jsonpath={.status.replicas}");
+    assert_eq!(again, "3");
+    assert_eq!(playground.address("us-east", "web"), address, "the same addresses as before");
+    eventually("an answer after a restart", || request(&address));
+}
+
+#[test]
+fn several_at_once_and_nothing_left_behind() {
+    let base = tempfile::tempdir().unwrap();
+    let temporary = base.path().join("tmp");
+    std::fs::create_dir_all(&temporary).unwrap();
+    let start = |name: &str| {
+        let mut command = landfall(&temporary);
+        command.args(["playground", "--clusters", "1"]);
+        let mut process = Process::start(name, &mut command, base.path());
+        process.wait_for("ready", |process| process.output().contains("In another shell").then_some(()));
+        process
+    };
+    let (mut one, mut two) = (start("one"), start("two"));
+    let both = landfall(&temporary).args(["playground", "fault", "heal"]).output().unwrap();
+    assert!(text(&both.stderr).contains("several playgrounds run; say which:"), "{}", text(&both.stderr));
+    assert!(one.interrupt());
+    let only = landfall(&temporary).args(["playground", "fault", "heal"]).output().unwrap();
+    assert_eq!(text(&only.stdout), "us-east: healed\n", "{}", text(&only.stderr));
+    assert!(two.interrupt());
+    let left: Vec<_> = std::fs::read_dir(&temporary)
+        .unwrap()
+        .flat_map(|entry| std::fs::read_dir(entry.unwrap().path()).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let none = landfall(&temporary).args(["playground", "fault", "heal"]).output().unwrap();
+    assert!(!none.status.success());
+    assert!(text(&none.stderr).contains("no playground runs: start one with"), "{}", text(&none.stderr));
+}
+
+const APP: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: app, labels: {app: app}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: app}}
+  template:
+    metadata: {labels: {app: app}}
+    spec: {containers: [{name: app, image: echo}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: app, labels: {app: app}}
+spec:
+  selector: {app: app}
+  ports: [{port: 80}]
+";
+
+#[test]
+fn the_basics_without_kubectl() {
+    let base = tempfile::tempdir().unwrap();
+    let playground = Playground::start(base.path(), &["--clusters", "2"]);
+    let addresses = playground.addresses();
+    assert_eq!(addresses["members"][1]["name"], "eu-west", "{addresses}");
+    let ok = |arguments: &[&str]| {
+        let output = playground.landfall(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let file = base.path().join("app.yaml");
+    std::fs::write(&file, APP).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(
+        ok(&["apply", "-f", file, "--context", "eu-west"]),
+        "deployment.apps/app serverside-applied\nservice/app serverside-applied\n"
+    );
+    eventually("two ready pods", || {
+        ok(&["get", "deploy", "app", "--context", "eu-west"]).contains("2/2").then_some(())
+    });
+    let pods = ok(&["get", "pods", "-l", "app=app", "-o", "name", "--context", "eu-west"]);
+    assert_eq!(pods.lines().filter(|line| line.starts_with("pod/app-")).count(), 2, "{pods}");
+    assert!(ok(&["get", "clusters"]).starts_with("NAME"), "the federation is the usual context");
+    let described = ok(&["describe", "deployment/app", "--context", "eu-west"]);
+    assert!(described.contains("Name:  app\n") && described.contains("ScalingReplicaSet"), "{described}");
+    assert_eq!(
+        ok(&["delete", "-f", file, "--context", "eu-west"]),
+        "service \"app\" deleted\ndeployment.apps \"app\" deleted\n"
+    );
+    for (arguments, says) in [
+        (vec!["get", "gadgets"], "error: the server doesn't have a resource type \"gadgets\""),
+        (vec!["get", "svc", "none"], "error: from server (NotFound): services \"none\" not found"),
+        (
+            vec!["get", "svc", "--context", "mars"],
+            "error: there is no context \"mars\"; there are federation, us-east, eu-west",
+        ),
+        (vec!["apply", "-f", "/none.yaml"], "error: cannot read /none.yaml"),
+        (vec!["delete", "svc"], "error: say which: give names"),
+        (
+            vec!["playground", "fault", "kill", "mars"],
+            "error: there is no cluster \"mars\"; there are us-east, eu-west",
+        ),
+        (
+            vec!["playground", "fault", "node-down", "us-east", "n"],
+            "error: cluster \"us-east\" has no node \"n\"; it has us-east-1, us-east-2",
+        ),
+    ] {
+        let output = playground.landfall(&arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(text(&output.stderr).starts_with(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn starts_that_cannot_be() {
+    let base = tempfile::tempdir().unwrap();
+    let file = base.path().join("world.yaml");
+    std::fs::write(&file, "clusters:\n- name: a\n  nodez: 3\n").unwrap();
+    let (file, inside) = (file.to_str().unwrap(), format!("{}/inside", file.display()));
+    for (arguments, says) in [
+        (vec!["--clusters", "0"], "--clusters: give between 1 and"),
+        (vec!["--config", "/none.yaml"], "cannot read /none.yaml"),
+        (vec!["--config", file], "line 3"),
+        (vec!["--keep", &inside], "give one that can be written to with --keep DIR"),
+    ] {
+        let output = landfall(base.path()).arg("playground").args(&arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let playground = Playground::start(base.path(), &["--clusters", "1"]);
+    let output = landfall(base.path()).args(["playground", "--keep"]).arg(&playground.dir).output().unwrap();
+    assert!(text(&output.stderr).contains("a playground runs in"), "{}", text(&output.stderr));
+}
