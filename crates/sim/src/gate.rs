@@ -9,7 +9,7 @@
 //! | cut from a block | connections from there, new and old, stand still until it is healed, as lost packets do |
 //! | API down | the API server's door is closed (its owner asks [`Faults::api_down`]); nodes cannot report |
 //! | node lost | its pods' listeners vanish, no heartbeat, nothing of it is reported |
-//! | pods crashing, slow, overloaded | containers exit; every request waits; 503 beyond a number of requests at once |
+//! | pods crashing, slow, overloaded | containers exit; every request waits; 503, or a queue, beyond a number of requests at once |
 //! | address lost | a load balancer's address refuses connections; open ones are reset |
 
 mod stream;
@@ -72,6 +72,11 @@ pub enum Effect {
     /// More than so many requests at once are answered with 503.
     Overloaded {
         /// How many at once are still served; 0 refuses all.
+        requests_max: u32,
+    },
+    /// More than so many requests at once wait for their turn.
+    Queueing {
+        /// How many at once are served.
         requests_max: u32,
     },
     /// Exec probes, which have nothing to run here, fail.

@@ -32,6 +32,9 @@ pub(crate) struct World {
     pub(crate) gate: Gate,
     pub(crate) agent: agent::Agent,
     pub(crate) forwarder: forward::Forwarder,
+    /// For files of a test.
+    pub(crate) directory: tempfile::TempDir,
+    config: agent::Config,
     user: User,
 }
 
@@ -64,9 +67,15 @@ impl World {
         };
         change(&mut config);
         let addresses = config.node_addresses();
-        let agent = agent::start(member.api(), gate.clone(), config);
+        let agent = agent::start(member.api(), gate.clone(), config.clone());
         let forwarder = forward::start(member.api(), gate.clone(), forward::Config { nodes: addresses });
-        Self { member, claim, gate, agent, forwarder, user: bootstrap::server() }
+        let (directory, user) = (tempfile::tempdir().unwrap(), bootstrap::server());
+        Self { member, claim, gate, agent, forwarder, directory, config, user }
+    }
+
+    /// Starts the agents again.
+    pub(crate) fn start_agent(&mut self) {
+        self.agent = agent::start(self.api(), self.gate.clone(), self.config.clone());
     }
 
     pub(crate) async fn stop(self) {

@@ -69,6 +69,8 @@ pub(super) struct Running {
     echo: Option<Arc<Echo>>,
     ports: Vec<Port>,
     address: Ipv4Addr,
+    /// Accepts connections; ends soon after `serving` stops.
+    doors: Tasks,
     /// Stopping it is asking politely: no new connections, requests finish.
     serving: Tasks,
     /// Stopping it is pulling the plug.
@@ -106,6 +108,7 @@ impl Running {
             echo: None,
             ports: Vec::new(),
             address: setup.address,
+            doors: Tasks::default(),
             serving: Tasks::default(),
             life: Tasks::default(),
             probes: Tasks::default(),
@@ -118,7 +121,11 @@ impl Running {
                 let (identity, journal) = (setup.identity.clone(), log.clone());
                 let life = running.life.clone();
                 running.echo = Some(Arc::new(Echo { identity, load, journal, gate, life }));
-                running.open(setup.context).await?;
+                if let Err(error) = running.open(setup.context).await {
+                    // What did open must not stay.
+                    running.kill().await;
+                    return Err(error);
+                }
             }
             Program::Script(steps) => {
                 let script = script(steps.clone(), log, exited);
@@ -157,23 +164,24 @@ impl Running {
     ) -> std::io::Result<()> {
         let (echo, serving) = (echo.clone(), self.serving.clone());
         match protocol {
-            Protocol::Http => self.serving.spawn(echo::run_http(echo, listen::tcp(at)?, None, serving)),
+            Protocol::Http => self.doors.spawn(echo::run_http(echo, listen::tcp(at)?, None, serving)),
             Protocol::Https => {
                 let tls = context.config.tls.clone();
-                self.serving.spawn(echo::run_http(echo, listen::tcp(at)?, tls, serving));
+                self.doors.spawn(echo::run_http(echo, listen::tcp(at)?, tls, serving));
             }
-            Protocol::Tcp => self.serving.spawn(echo::run_tcp(echo, listen::tcp(at)?, serving)),
-            Protocol::Udp => self.serving.spawn(echo::run_udp(echo, listen::udp(at)?, serving)),
+            Protocol::Tcp => self.doors.spawn(echo::run_tcp(echo, listen::tcp(at)?, serving)),
+            Protocol::Udp => self.doors.spawn(echo::run_udp(echo, listen::udp(at)?, serving)),
         }
         Ok(())
     }
 
     /// Closes listeners and connections as if the wire were cut; the program knows nothing of it.
-    pub(super) fn cut(&mut self) {
+    pub(super) async fn cut(&mut self) {
         if let Some(echo) = self.echo.take() {
             self.serving.stop();
             self.life.stop();
-            (self.serving, self.life) = (Tasks::default(), Tasks::default());
+            self.doors.join().await;
+            (self.doors, self.serving, self.life) = (Tasks::default(), Tasks::default(), Tasks::default());
             let Echo { identity, load, journal, gate, .. } = &*echo;
             self.echo = Some(Arc::new(Echo {
                 identity: identity.clone(),
@@ -194,14 +202,16 @@ impl Running {
 
     /// Waits until everything that was asked to stop has.
     pub(super) async fn ended(&self) {
+        self.doors.join().await;
         self.serving.join().await;
     }
 
-    /// Pulls the plug.
-    pub(super) fn kill(&self) {
+    /// Pulls the plug. Its ports are free when this returns.
+    pub(super) async fn kill(&self) {
         self.terminate();
         self.life.stop();
         self.log.close();
+        self.doors.join().await;
     }
 
     /// Starts its probes.

@@ -43,6 +43,7 @@ use tokio::sync::watch;
 use crate::NodeSpec;
 use crate::address::Block;
 use crate::gate::Gate;
+use crate::listen;
 use addresses::Addresses;
 use objects::{Change, Client};
 use pod::{Latest, Pod};
@@ -147,6 +148,8 @@ pub(crate) struct Context {
 pub fn start(api: &Arc<Api>, gate: Gate, config: Config) -> Agent {
     let tasks = Tasks::default();
     let registry = Arc::new(Registry::default());
+    // A listener for every port of every pod.
+    listen::raise_open_files();
     let count = u32::try_from(config.nodes.len()).unwrap_or(u32::MAX);
     let range = |index: u32| config.block.node_pods(index, count);
     let addresses = (0..count).map_while(range).map(Addresses::new).collect();

@@ -111,7 +111,7 @@ impl Pod {
     pub(super) async fn run(mut self) {
         loop {
             let Some(object) = self.updates.borrow_and_update().clone() else {
-                return self.kill();
+                return self.kill().await;
             };
             let lost = self.faults.borrow_and_update().node_lost(&self.node);
             self.object = object;
@@ -166,7 +166,7 @@ impl Pod {
         self.cut = cut;
         for running in self.running.values_mut() {
             if cut {
-                running.cut();
+                running.cut().await;
             } else if let Err(error) = running.open(&self.context).await {
                 tracing::warn!(pod = meta::name(&self.object), error, "cannot listen again");
             }
@@ -197,7 +197,7 @@ impl Pod {
             let victims: Vec<Which> =
                 self.running.keys().copied().filter(|which| matches!(which, Which::Main(_))).collect();
             for which in victims {
-                self.end(which, 1, "crashed on command".into());
+                self.end(which, 1, "crashed on command".into()).await;
             }
         }
         let begun = self.state.main.iter().any(|c| !c.id.is_empty());
@@ -328,7 +328,7 @@ impl Pod {
             }
             Err(error) => {
                 self.event("Warning", "Failed", &name, format!("Error: {error}")).await;
-                self.end(which, 128, error);
+                self.end(which, 128, error).await;
             }
         }
     }
@@ -343,9 +343,9 @@ impl Pod {
     }
 
     /// A container has ended, or is made to: with this code, for this reason.
-    fn end(&mut self, which: Which, code: i32, message: String) {
+    async fn end(&mut self, which: Which, code: i32, message: String) {
         if let Some(running) = self.running.remove(&which) {
-            running.kill();
+            running.kill().await;
         }
         let now_s = clock::epoch_s();
         let Some(container) = self.container(which) else { return };
@@ -371,7 +371,7 @@ impl Pod {
             return;
         }
         match note.what {
-            What::Exited { code, message } => self.end(note.which, code, message),
+            What::Exited { code, message } => self.end(note.which, code, message).await,
             What::Probed { purpose, result, verdict } => {
                 self.probed(note.which, purpose, result, verdict).await;
             }
@@ -404,7 +404,7 @@ impl Pod {
             let message = format!("Container {name} failed {kind} probe, will be restarted");
             self.event("Normal", "Killing", &name, message).await;
             // As after SIGTERM; the requests it was serving are of a program that does not answer.
-            self.end(which, 143, String::new());
+            self.end(which, 143, String::new()).await;
         }
     }
 
@@ -418,8 +418,8 @@ impl Pod {
     // === the end ===
 
     /// Stops everything at once.
-    fn kill(&mut self) {
-        self.running.values().for_each(Running::kill);
+    async fn kill(&mut self) {
+        futures::future::join_all(self.running.values().map(Running::kill)).await;
         self.context.logs.forget(&self.object);
     }
 
@@ -435,24 +435,31 @@ impl Pod {
             self.event("Normal", "Killing", &name, format!("Stopping container {name}")).await;
         }
         self.report().await;
-        let gone = self.drain().await;
+        let mut gone = self.drain().await;
         for which in running {
-            self.end(which, 0, String::new());
+            self.end(which, 0, String::new()).await;
         }
-        self.kill();
+        self.kill().await;
         while !gone {
             self.report().await;
-            let (namespace, name) = (meta::namespace(&self.object), meta::name(&self.object));
-            match self.context.client.delete_pod(namespace, name, meta::uid(&self.object)).await {
-                Ok(()) => return,
-                Err(error) => tracing::debug!(pod = name, error = %error.message, "cannot remove a pod"),
-            }
-            let lost = |faults: &Faults| !faults.api_down() && !faults.node_lost(&self.node);
-            self.context.gate.until(lost).await;
-            if tokio::time::timeout(RETRY, self.updates.wait_for(Option::is_none)).await.is_ok() {
-                return;
-            }
+            gone = self.remove().await;
         }
+    }
+
+    /// Removes the pod from the API, now or later; true when it is done, by whomever, or nobody waits for it.
+    async fn remove(&mut self) -> bool {
+        let (namespace, name) = (meta::namespace(&self.object), meta::name(&self.object));
+        match self.context.client.delete_pod(namespace, name, meta::uid(&self.object)).await {
+            Ok(()) => return true,
+            Err(error) => tracing::debug!(pod = name, error = %error.message, "cannot remove a pod"),
+        }
+        let reachable = |faults: &Faults| !faults.api_down() && !faults.node_lost(&self.node);
+        let again = async {
+            tokio::time::sleep(RETRY).await;
+            self.context.gate.until(reachable).await;
+        };
+        // An error is the agent itself stopping.
+        tokio::select! { () = again => false, _ = self.updates.wait_for(Option::is_none) => true }
     }
 
     /// Waits until all containers have ended or their time is over; true when the pod is gone from the API.

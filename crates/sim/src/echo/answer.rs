@@ -71,7 +71,7 @@ pub(super) async fn answer(
     connection: &Connection,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let Some(slot) = echo.load.enter() else {
+    let Some(slot) = echo.load.enter().await else {
         let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "overloaded\n");
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         return response;
@@ -162,10 +162,10 @@ async fn described_as_value(
 ) -> Result<Value, UploadError> {
     let (head, body) = request.into_parts();
     let body = body::count(body).await?;
-    Ok(describe(echo, connection, &head, body))
+    Ok(describe(echo, connection, &head, &body))
 }
 
-fn describe(echo: &Echo, connection: &Connection, head: &Parts, body: Value) -> Value {
+fn describe(echo: &Echo, connection: &Connection, head: &Parts, body: &Value) -> Value {
     let Echo { identity, .. } = echo;
     let query: Map<String, Value> = form_urlencoded::parse(head.uri.query().unwrap_or("").as_bytes())
         .map(|(key, value)| (key.into_owned(), Value::from(value.into_owned())))

@@ -4,19 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::gate::Effect;
 
 /// No limit on requests at once.
 const UNLIMITED: u32 = u32::MAX;
+
+/// How long a request waits for its turn.
+const QUEUE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Requests that wait for their turn.
+const QUEUE_MAX: u32 = 10_000;
 
 /// Counters of one program, and the faults that slow it down.
 #[derive(Debug)]
 pub struct Load {
     requests: AtomicU64,
     in_flight: AtomicU32,
+    waiting: AtomicU32,
     delay_ms: AtomicU32,
     requests_max: AtomicU32,
+    queueing: AtomicBool,
     ready: AtomicBool,
+    /// Somebody left, or the limit changed.
+    room: Notify,
 }
 
 /// A request being served; it ends when this is dropped.
@@ -28,20 +40,48 @@ impl Default for Load {
         Self {
             requests: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             delay_ms: AtomicU32::new(0),
             requests_max: AtomicU32::new(UNLIMITED),
+            queueing: AtomicBool::new(false),
             ready: AtomicBool::new(true),
+            room: Notify::new(),
         }
     }
 }
 
 impl Load {
-    /// Begins a request; none when there are too many.
-    pub(super) fn enter(self: &Arc<Self>) -> Option<Slot> {
+    /// Begins a request, at its turn; none when there are too many.
+    pub(super) async fn enter(self: &Arc<Self>) -> Option<Slot> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let slot = Slot(self.clone());
-        (before < self.requests_max.load(Ordering::Relaxed)).then_some(slot)
+        if let Some(slot) = self.try_enter() {
+            return Some(slot);
+        }
+        if !self.queueing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let place = Waiting::new(self)?;
+        let turn = async {
+            loop {
+                // Asked for before looking, so that nobody's leaving is missed.
+                let room = self.room.notified();
+                if let Some(slot) = self.try_enter() {
+                    return slot;
+                }
+                room.await;
+            }
+        };
+        let slot = tokio::time::timeout(QUEUE_TIME_MAX, turn).await.ok();
+        drop(place);
+        slot
+    }
+
+    /// Begins a request at once; none when there are too many.
+    pub(super) fn try_enter(self: &Arc<Self>) -> Option<Slot> {
+        let max = self.requests_max.load(Ordering::Relaxed);
+        let more = |taken: u32| (taken < max).then_some(taken + 1);
+        let entered = self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        entered.is_ok().then(|| Slot(self.clone()))
     }
 
     /// Requests since the start.
@@ -49,9 +89,9 @@ impl Load {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Requests being served.
+    /// Requests being served, and those that wait for their turn.
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+        self.in_flight.load(Ordering::Relaxed).saturating_add(self.waiting.load(Ordering::Relaxed))
     }
 
     /// How much longer every request takes.
@@ -71,18 +111,40 @@ impl Load {
 
     /// From now on the program suffers from this, and from nothing else.
     pub fn suffer(&self, effect: Effect) {
-        let (delay_ms, requests_max) = match effect {
-            Effect::Slow(delay) => (u32::try_from(delay.as_millis()).unwrap_or(u32::MAX), UNLIMITED),
-            Effect::Overloaded { requests_max } => (0, requests_max),
-            Effect::None | Effect::Crash | Effect::Unhealthy => (0, UNLIMITED),
+        let (delay, requests_max, queueing) = match effect {
+            Effect::Slow(delay) => (delay, UNLIMITED, false),
+            Effect::Overloaded { requests_max } => (Duration::ZERO, requests_max, false),
+            Effect::Queueing { requests_max } => (Duration::ZERO, requests_max, true),
+            Effect::None | Effect::Crash | Effect::Unhealthy => (Duration::ZERO, UNLIMITED, false),
         };
-        self.delay_ms.store(delay_ms, Ordering::Relaxed);
+        self.delay_ms.store(u32::try_from(delay.as_millis()).unwrap_or(u32::MAX), Ordering::Relaxed);
         self.requests_max.store(requests_max, Ordering::Relaxed);
+        self.queueing.store(queueing, Ordering::Relaxed);
+        self.room.notify_waiters();
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.0.room.notify_one();
+    }
+}
+
+/// A request's place in the queue.
+struct Waiting<'a>(&'a Load);
+
+impl<'a> Waiting<'a> {
+    /// Takes a place; none when the queue is full.
+    fn new(load: &'a Load) -> Option<Self> {
+        let before = load.waiting.fetch_add(1, Ordering::Relaxed);
+        let place = Self(load);
+        (before < QUEUE_MAX).then_some(place)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -28,7 +28,7 @@ pub async fn run_tcp(echo: Arc<Echo>, listener: TcpListener, connections: Tasks)
 }
 
 async fn connection(echo: Arc<Echo>, stream: TcpStream, peer: SocketAddr) {
-    let Some(_slot) = echo.load.enter() else { return };
+    let Some(_slot) = echo.load.enter().await else { return };
     let mut stream = Gated::new(stream, peer.ip(), &echo.gate);
     let (mut buffer, mut total) = (vec![0; BUFFER_BYTES], 0_u64);
     while let Ok(Ok(length @ 1..)) = tokio::time::timeout(IDLE_MAX, stream.read(&mut buffer)).await {
@@ -50,7 +50,7 @@ pub async fn run_udp(echo: Arc<Echo>, socket: UdpSocket, connections: Tasks) {
             // Errors are those of earlier answers that found nobody.
             let Ok((length, peer)) = socket.recv_from(&mut buffer).await else { continue };
             let open = echo.gate.now().passage(peer.ip()) == Passage::Open;
-            let Some(_slot) = echo.load.enter().filter(|_| open) else { continue };
+            let Some(_slot) = echo.load.try_enter().filter(|_| open) else { continue };
             tokio::time::sleep(echo.load.delay()).await;
             let _ = socket.send_to(buffer.get(..length).unwrap_or_default(), peer).await;
         }

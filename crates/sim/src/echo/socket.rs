@@ -37,7 +37,7 @@ pub(super) fn upgrade(echo: &Arc<Echo>, tasks: &Tasks, request: &mut Request<Inc
     };
     let upgrading = hyper::upgrade::on(request);
     // A socket counts as a request until it is closed.
-    let (slot, stopping, killed) = (echo.load.enter(), tasks.stopping(), echo.life.stopping());
+    let (slot, stopping, killed) = (echo.load.try_enter(), tasks.stopping(), echo.life.stopping());
     tasks.spawn(async move {
         let Ok(upgraded) = upgrading.await else { return };
         let config = WebSocketConfig::default()

@@ -75,7 +75,7 @@ mod tests {
 
     fn choices(chooser: &Chooser, client: &str, at: Instant, count: usize) -> Vec<String> {
         let client = client.parse().unwrap();
-        (0..count).map(|_| chooser.choose(client, at).map_or("-".into(), |e| e.to_string())).collect()
+        (0..count).map(|_| chooser.choose(client, at).map_or_else(|| "-".into(), |e| e.to_string())).collect()
     }
 
     #[test]

@@ -176,14 +176,14 @@ mod tests {
 
     use super::*;
 
-    fn service(spec: Value, ingress: Value) -> Arc<Value> {
+    fn service(spec: &Value, ingress: &Value) -> Arc<Value> {
         Arc::new(json!({
             "metadata": {"namespace": "a", "name": "web"}, "spec": spec,
             "status": {"loadBalancer": {"ingress": ingress}},
         }))
     }
 
-    fn slice(endpoints: Value) -> Arc<Value> {
+    fn slice(endpoints: &Value) -> Arc<Value> {
         Arc::new(json!({
             "metadata": {"namespace": "a", "name": "web-1", "labels": {SERVICE_NAME: "web"}},
             "ports": [{"name": "http", "port": 8080}], "endpoints": endpoints,
@@ -217,21 +217,21 @@ mod tests {
             {"addresses": ["127.1.24.1"], "conditions": {"ready": false, "serving": true, "terminating": true}},
             {"addresses": ["127.1.24.2"], "conditions": {"ready": false, "serving": false, "terminating": true}},
         ]);
-        let cluster = service(json!({"clusterIP": "127.1.20.5", "ports": ports}), json!([]));
-        check(&cluster, &slice(ready.clone()), &[("127.1.20.5:80", &["127.1.24.1:8080"])]);
-        check(&cluster, &slice(leaving), &[("127.1.20.5:80", &["127.1.24.1:8080"])]);
-        check(&cluster, &slice(json!([])), &[("127.1.20.5:80", &[])]);
+        let cluster = service(&json!({"clusterIP": "127.1.20.5", "ports": ports}), &json!([]));
+        check(&cluster, &slice(&ready), &[("127.1.20.5:80", &["127.1.24.1:8080"])]);
+        check(&cluster, &slice(&leaving), &[("127.1.20.5:80", &["127.1.24.1:8080"])]);
+        check(&cluster, &slice(&json!([])), &[("127.1.20.5:80", &[])]);
         let headless =
-            service(json!({"clusterIP": "None", "clusterIPs": ["None"], "ports": ports}), json!([]));
-        check(&headless, &slice(ready.clone()), &[]);
+            service(&json!({"clusterIP": "None", "clusterIPs": ["None"], "ports": ports}), &json!([]));
+        check(&headless, &slice(&ready), &[]);
         let balanced =
-            service(json!({"clusterIP": "127.1.20.5", "ports": ports}), json!([{"ip": "127.1.18.1"}]));
+            service(&json!({"clusterIP": "127.1.20.5", "ports": ports}), &json!([{"ip": "127.1.18.1"}]));
         let both: &[(&str, &[&str])] =
             &[("127.1.18.1:80", &["127.1.24.1:8080"]), ("127.1.20.5:80", &["127.1.24.1:8080"])];
-        check(&balanced, &slice(ready.clone()), both);
+        check(&balanced, &slice(&ready), both);
         let local = json!({"externalTrafficPolicy": "Local", "ports": with_node});
         let nodes: &[(&str, &[&str])] =
             &[("127.1.17.1:30000", &["127.1.24.1:8080"]), ("127.1.17.2:30000", &[])];
-        check(&service(local, json!([])), &slice(ready), nodes);
+        check(&service(&local, &json!([])), &slice(&ready), nodes);
     }
 }

@@ -49,10 +49,12 @@ pub(super) async fn run(
         };
         match accepted {
             (Ok(permit), Ok((stream, peer))) => {
-                let (chooser, gate, life) = (chooser.clone(), shared.gate.clone(), life.clone());
+                // Here, so that turns follow the order of arrival.
+                let endpoint = chooser.choose(peer.ip(), clock::instant());
+                let (gate, life) = (shared.gate.clone(), life.clone());
                 shared.tasks.spawn_until_stop(async move {
                     // It keeps `life` alive: letting go of the last handle would be a stop.
-                    connection(&gate, &chooser, stream, peer, life.stopping()).await;
+                    connection(&gate, endpoint, stream, peer, life.stopping()).await;
                     drop(permit);
                 });
             }
@@ -67,12 +69,12 @@ pub(super) async fn run(
 
 async fn connection(
     gate: &Gate,
-    chooser: &Chooser,
+    endpoint: Option<SocketAddr>,
     client: TcpStream,
     peer: SocketAddr,
     dead: impl Future<Output = ()>,
 ) {
-    let upstream = match chooser.choose(peer.ip(), clock::instant()) {
+    let upstream = match endpoint {
         Some(endpoint) => connect(endpoint, peer.ip()).await,
         None => Err(io::ErrorKind::ConnectionRefused.into()),
     };

@@ -1,4 +1,5 @@
 //! The forwarder on a real API server: what clients of Services see.
+#![expect(clippy::disallowed_methods, reason = "clients of a test run beside it and are waited for")]
 
 use std::net::SocketAddr;
 
