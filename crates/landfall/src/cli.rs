@@ -162,15 +162,15 @@ pub(crate) struct EchoOptions {
     pub(crate) pod_name: Option<String>,
 
     /// The pod's namespace in answers.
-    #[arg(long, env = "POD_NAMESPACE", default_value = "", value_name = "NAME")]
+    #[arg(long, env = "POD_NAMESPACE", default_value = "", hide_default_value = true, value_name = "NAME")]
     pub(crate) pod_namespace: String,
 
     /// The node's name in answers.
-    #[arg(long, env = "NODE_NAME", default_value = "", value_name = "NAME")]
+    #[arg(long, env = "NODE_NAME", default_value = "", hide_default_value = true, value_name = "NAME")]
     pub(crate) node_name: String,
 
     /// The cluster's name in answers.
-    #[arg(long, env = "CLUSTER_NAME", default_value = "", value_name = "NAME")]
+    #[arg(long, env = "CLUSTER_NAME", default_value = "", hide_default_value = true, value_name = "NAME")]
     pub(crate) cluster_name: String,
 }
 

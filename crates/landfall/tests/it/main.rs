@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod compare;
+mod echo;
 mod faults;
 mod playground;
 mod readme;

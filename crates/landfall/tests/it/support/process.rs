@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take to get ready on a busy machine.
@@ -67,6 +67,13 @@ impl Process {
             );
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(asked.success(), "{} is gone already", self.name);
+        self.child.wait().unwrap()
     }
 }
 
