@@ -60,6 +60,16 @@ pub fn cache() -> PathBuf {
     })
 }
 
+/// All that a rig runs and that may have to be built: Kubernetes and CoreDNS.
+pub fn all() -> Vec<&'static str> {
+    COMPONENTS.iter().copied().chain(["coredns"]).collect()
+}
+
+/// Which of them are nowhere found and would have to be built.
+pub fn missing() -> Vec<&'static str> {
+    all().into_iter().filter(|name| locate(name).is_none()).collect()
+}
+
 /// Paths of the named components of Kubernetes (and of `coredns`), building what is nowhere found.
 ///
 /// # Errors

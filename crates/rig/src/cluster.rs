@@ -270,6 +270,7 @@ fn shape(
         address,
         disk: shared.directory.join("disks").join(name),
         logs: shared.directory.join("logs").join(&cluster.name).join(logs),
+        cgroup: shared.plan.cgroup(name),
     }
 }
 

@@ -4,18 +4,22 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::rig::directory;
+use crate::world::{OWNER, SOCKET};
 use crate::{Error, Rig, Stop};
 
 /// The longest order.
 const ORDER_MAX: u64 = 64 * 1024;
 /// How long a client may take to say its order.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a rig may take to end.
+const ENDING: Duration = Duration::from_secs(60);
 
 /// What can be ordered: word, arguments, meaning.
 pub const ORDERS: &[(&str, &str, &str)] = &[
@@ -32,7 +36,7 @@ pub const ORDERS: &[(&str, &str, &str)] = &[
 
 /// Where a rig of this name listens.
 pub fn socket(name: &str) -> PathBuf {
-    directory(name).join("control.sock")
+    directory(name).join(SOCKET)
 }
 
 /// Takes orders until told to go down, or until `stop` is asked.
@@ -40,7 +44,7 @@ pub fn socket(name: &str) -> PathBuf {
 /// # Errors
 /// When the socket cannot be made.
 pub fn serve(rig: &Rig, stop: &Stop) -> Result<(), Error> {
-    let path = rig.directory().join("control.sock");
+    let path = rig.directory().join(SOCKET);
     let failed = || Error::io(format!("listen on {}", path.display()));
     let listener = UnixListener::bind(&path).map_err(failed())?;
     listener.set_nonblocking(true).map_err(failed())?;
@@ -74,17 +78,36 @@ pub fn order(name: &str, words: &[&str]) -> Result<String, Error> {
     ))
 }
 
-/// Waits until a rig that was told to go down has left nothing behind; false if it takes too long.
-pub fn await_gone(name: &str, time: Duration) -> bool {
+/// Stops the rig of this name, also one that is just being started, or sweeps up what one left that was killed
+/// together with its keeper; waits until nothing is left.
+///
+/// # Errors
+/// When there is none, or it does not end.
+pub fn down(name: &str) -> Result<(), Error> {
     let directory = directory(name);
-    let began = std::time::Instant::now();
-    while Path::new(&directory).exists() {
-        if began.elapsed() > time {
-            return false;
+    match order(name, &["down"]) {
+        Ok(_) => {}
+        Err(Error::NotRunning(_)) if directory.exists() => {
+            // A keeper holds the lock as long as there is an owner; only then is the number of the owner's process good.
+            let locked = std::fs::File::open(&directory).is_ok_and(|file| file.try_lock().is_err());
+            let owner =
+                std::fs::read_to_string(directory.join(OWNER)).ok().and_then(|text| text.trim().parse().ok());
+            match owner.and_then(rustix::process::Pid::from_raw).filter(|_| locked) {
+                Some(owner) => drop(rustix::process::kill_process(owner, rustix::process::Signal::TERM)),
+                None => return crate::sweep(name),
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    let began = Instant::now();
+    while directory.exists() {
+        if began.elapsed() > ENDING {
+            let what = format!("{} is still there", directory.display());
+            return Err(Error::NotReady { what, waited_s: ENDING.as_secs(), detail: String::new() });
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    true
+    Ok(())
 }
 
 fn answer(rig: &Rig, stop: &Stop, mut stream: UnixStream) -> std::io::Result<()> {

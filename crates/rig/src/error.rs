@@ -62,6 +62,13 @@ pub enum Error {
         /// Its directory.
         directory: PathBuf,
     },
+    /// The keeper could not make namespaces, or its directory.
+    #[error("cannot make namespaces, or the directory {}: is it read-only (LANDFALL_CACHE names another place), or is \
+             this a container without CAP_SYS_ADMIN?", .directory.display())]
+    NoWorld {
+        /// Its directory.
+        directory: PathBuf,
+    },
     /// Nobody runs a rig of this name.
     #[error("no rig named {0:?} is running: `cargo xtask rig up` starts one")]
     NotRunning(String),

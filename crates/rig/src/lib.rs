@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `plan`, `render`, `components`, `manifests` | pure: names and addresses, configuration files, command lines, objects |
 //! | `assets`, `image`, `pki` | binaries found or built; container images without a registry; certificates |
-//! | `world`, `machine`, `daemon` | the namespaces, and how they end whatever happens |
+//! | `world`, `machine`, `daemon`, `cgroup` | the namespaces, and how they end whatever happens |
 //! | `cluster`, `rig` | what is started in which order, and when it is ready |
 //! | `faults`, `delay`, `balancer` | what can be broken, and the load balancer |
 //! | `control` | a running rig takes orders over a socket |
@@ -26,6 +26,7 @@
 mod api;
 pub mod assets;
 mod balancer;
+mod cgroup;
 mod cluster;
 mod components;
 pub mod control;
@@ -45,4 +46,4 @@ mod world;
 
 pub use api::Api;
 pub use error::{Error, chain};
-pub use rig::{Config, Member, PROGRAMS, Rig, Say, Stop, check_machine, directory, packages};
+pub use rig::{Config, Member, Rig, Say, Stop, check_machine, directory, missing_programs, sweep};

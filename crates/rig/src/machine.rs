@@ -11,7 +11,7 @@ use crate::daemon::{Daemon, Spec};
 use crate::plan::ClusterPlan;
 use crate::program::feed;
 use crate::world::World;
-use crate::{Error, render};
+use crate::{Error, cgroup, render};
 
 /// How long namespaces may take to come up. They take milliseconds; a busy machine takes longer.
 const START: Duration = Duration::from_secs(20);
@@ -29,6 +29,8 @@ pub(crate) struct Shape {
     pub(crate) disk: PathBuf,
     /// Where its daemons' logs go.
     pub(crate) logs: PathBuf,
+    /// The cgroup of its containers.
+    pub(crate) cgroup: String,
 }
 
 /// A running machine; dies when dropped.
@@ -44,6 +46,7 @@ impl Machine {
     /// Makes the namespaces and plugs the machine into its cluster's bridge. No daemon runs yet.
     pub(crate) fn start(world: &World, cluster: &ClusterPlan, shape: Shape) -> Result<Self, Error> {
         prepare_disk(&shape)?;
+        cgroup::make(&shape.cgroup)?;
         let mut command = Command::new("nsenter");
         command.args(enter(world.first, &["pid", "mnt"]));
         command.args([
@@ -150,6 +153,7 @@ impl Drop for Machine {
         }
         let _ = self.outer.kill();
         let _ = self.outer.wait();
+        cgroup::remove(&self.shape.cgroup);
     }
 }
 

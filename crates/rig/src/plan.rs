@@ -158,9 +158,14 @@ impl Plan {
         Ipv4Addr::new(10, self.block, 0, 2)
     }
 
-    /// The cgroup under which all containers of the rig live.
-    pub fn cgroup(&self) -> String {
+    /// The name of the cgroup under which all containers of the rig live.
+    pub fn cgroups(&self) -> String {
         format!("landfall-rig-{}", self.name)
+    }
+
+    /// The cgroup of a machine's containers.
+    pub fn cgroup(&self, machine: &str) -> String {
+        format!("/{}/{machine}", self.cgroups())
     }
 
     /// The addresses of a cluster, or of the host, as seen on the backbone.

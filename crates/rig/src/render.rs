@@ -48,8 +48,9 @@ pub(crate) fn kubelet(plan: &Plan, node: &NodePlan) -> String {
         },
         "authorization": {"mode": "Webhook"},
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": format!("/{}/{}", plan.cgroup(), node.name),
-        "cgroupsPerQOS": false,
+        "cgroupRoot": plan.cgroup(&node.name),
+        // Without, containers would ignore the root and share one tree with other nodes.
+        "cgroupsPerQOS": true,
         "enforceNodeAllocatable": [],
         "failCgroupV1": false,
         "failSwapOn": false,

@@ -1,5 +1,6 @@
 //! A rig: several clusters and the backbone between them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +13,13 @@ use crate::cluster::{Cluster, Shared};
 use crate::faults::Faults;
 use crate::machine::write;
 use crate::pki::{Authority, Identity};
-use crate::plan::{ClusterPlan, Plan, Subnet, free_block, plan};
+use crate::plan::{BLOCKS, ClusterPlan, Plan, Subnet, free_block, plan};
 use crate::program::{find, output};
 use crate::world::World;
 use crate::{Error, assets, image, render};
 
 /// Programs that a rig runs, and the Debian packages they come from.
-pub const PROGRAMS: &[(&str, &str)] = &[
+const PROGRAMS: &[(&str, &str)] = &[
     ("etcd", "etcd-server"),
     ("containerd", "containerd"),
     ("ctr", "containerd"),
@@ -59,6 +60,14 @@ pub struct Config {
     pub say: Say,
 }
 
+impl Config {
+    /// A rig of the usual size, which says nothing.
+    pub fn new(name: &str, landfall: PathBuf) -> Self {
+        let say: Say = Arc::new(|_: &str| {});
+        Self { name: name.to_owned(), clusters: 3, nodes: 2, landfall, stop: Stop::default(), say }
+    }
+}
+
 /// Asks a rig that is being started to stop.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
@@ -87,24 +96,29 @@ pub fn check_machine() -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
-    let mut missing: Vec<(&str, &str)> =
-        PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).copied().collect();
-    if !Path::new(CNI.0).exists() {
-        missing.push(CNI);
-    }
+    let missing = missing_programs();
     if missing.is_empty() {
         return Ok(());
     }
-    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
-    packages.dedup();
+    let packages: BTreeSet<&str> = missing.iter().map(|(_, package)| *package).collect();
     let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
-    Err(Error::Missing { programs: programs.join(", "), packages: packages.join(" ") })
+    let packages = packages.into_iter().collect::<Vec<_>>().join(" ");
+    Err(Error::Missing { programs: programs.join(", "), packages })
 }
 
-/// The Debian packages that a rig needs, each once.
-pub fn packages() -> Vec<&'static str> {
-    let all = PROGRAMS.iter().map(|(_, package)| *package).chain([CNI.1]);
-    all.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+/// The programs that a rig runs and that are not here, with the Debian packages they come from.
+pub fn missing_programs() -> Vec<(&'static str, &'static str)> {
+    let missing = PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).copied();
+    missing.chain(Some(CNI).filter(|(file, _)| !Path::new(file).exists())).collect()
+}
+
+/// Removes what a rig of this name left behind, if its owner and its keeper were both killed.
+///
+/// # Errors
+/// When one is running, or it cannot be removed.
+pub fn sweep(name: &str) -> Result<(), Error> {
+    // A keeper sweeps before it begins and after it ends.
+    World::start(&plan(name, *BLOCKS.start(), 1, 1)?, &directory(name)).map(drop)
 }
 
 /// Where a rig of this name keeps its files while it runs.
@@ -121,10 +135,10 @@ impl Rig {
     /// Says what is missing or did not start; nothing is left running then.
     pub fn up(config: &Config) -> Result<Self, Error> {
         check_machine()?;
+        // Before anything is made: a name or a size that cannot be.
+        plan(&config.name, *BLOCKS.start(), config.clusters, config.nodes)?;
         let plan = plan(&config.name, free_block(&used()?)?, config.clusters, config.nodes)?;
-        let mut names = assets::COMPONENTS.to_vec();
-        names.push("coredns");
-        let binaries = assets::binaries(&names, &|line| (config.say)(line))?;
+        let binaries = assets::binaries(&assets::all(), &|line| (config.say)(line))?;
         let directory = directory(&plan.name);
         let world = Arc::new(World::start(&plan, &directory)?);
         world.connect(&plan)?;

@@ -3,12 +3,22 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::plan::Plan;
+use crate::machine::write;
+use crate::plan::{PODS, Plan, SERVICES};
 use crate::program::{feed, output};
-use crate::{Error, render};
+use crate::{Error, cgroup, render};
+
+/// How long a keeper may take to remove everything.
+const SWEEPING: Duration = Duration::from_secs(15);
+/// The name of the socket that a running rig takes orders at, in its directory.
+pub(crate) const SOCKET: &str = "control.sock";
+/// The name of the file with the number of the owner's process.
+pub(crate) const OWNER: &str = "owner";
 
 const KEEPER: &str = include_str!("keeper.sh");
 
@@ -19,13 +29,32 @@ pub(crate) struct World {
     hold: Option<ChildStdin>,
     /// Its first process: the world's namespaces are this process's.
     pub(crate) first: u32,
+    directory: PathBuf,
+    cgroups: String,
 }
 
 impl World {
     /// Starts one. Removes what a rig of that name left behind if its keeper was killed too.
     pub(crate) fn start(plan: &Plan, directory: &Path) -> Result<Self, Error> {
+        let began = Instant::now();
+        loop {
+            let world = Self::try_start(plan, directory)?;
+            // An owner that answers is alive; else its keeper is just sweeping.
+            let answers = || UnixStream::connect(directory.join(SOCKET)).is_ok();
+            match world {
+                Some(world) => return Ok(world),
+                None if answers() || began.elapsed() > SWEEPING => {
+                    return Err(Error::Running { name: plan.name.clone(), directory: directory.to_owned() });
+                }
+                None => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// None when a rig of that name has a keeper already.
+    fn try_start(plan: &Plan, directory: &Path) -> Result<Option<Self>, Error> {
         let mut command = Command::new("setsid");
-        command.args(["sh", "-c", KEEPER, "landfall-rig-keeper"]).arg(directory).arg(plan.cgroup());
+        command.args(["sh", "-c", KEEPER, "landfall-rig-keeper"]).arg(directory).arg(plan.cgroups());
         // Not the owner's standard error: whoever reads that to its end would wait for the keeper as well.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut keeper = command.spawn().map_err(Error::io("start the keeper of the rig (setsid)"))?;
@@ -34,15 +63,17 @@ impl World {
         if let Some(said) = said {
             BufReader::new(said).read_line(&mut line).map_err(Error::io("hear from the keeper"))?;
         }
-        let mut world = Self { keeper, hold, first: 0 };
         if line.trim() == "busy" {
-            return Err(Error::Running { name: plan.name.clone(), directory: directory.to_owned() });
+            let _ = keeper.wait();
+            return Ok(None);
         }
-        world.first = line.trim().parse().map_err(|_| Error::Api {
-            what: format!("cannot make namespaces and a directory at {}", directory.display()),
-            said: "is it read-only, or is this a container without CAP_SYS_ADMIN? LANDFALL_CACHE names another place".into(),
-        })?;
-        Ok(world)
+        let Ok(first) = line.trim().parse() else {
+            let _ = keeper.wait();
+            return Err(Error::NoWorld { directory: directory.to_owned() });
+        };
+        let world = Self { keeper, hold, first, directory: directory.to_owned(), cgroups: plan.cgroups() };
+        write(&directory.join(OWNER), &std::process::id().to_string())?;
+        Ok(Some(world))
     }
 
     /// Makes the backbone: a router between the host and one bridge per cluster.
@@ -66,8 +97,13 @@ impl World {
         feed(self.backbone("ip").args(["-batch", "-"]), &lines)?;
         output(self.backbone("sh").args(["-c", BACKBONE_SETTINGS]))?;
         self.rules(&render::backbone_rules(&[]))?;
-        let route = format!("{} via {}", plan.subnet(), plan.backbone());
-        output(Command::new("ip").args(["route", "add"]).args(route.split(' '))).map(drop)
+        // Pods and cluster IPs are for the clusters alone; their packets end at the backbone, instead of leaving the host
+        // by its default route. Several rigs and any real use of these addresses come first by metric.
+        let (backbone, metric) = (plan.backbone(), 4000 + u32::from(plan.block));
+        let dead =
+            [PODS, SERVICES].map(|subnet| format!("route add {subnet} via {backbone} metric {metric}\n"));
+        let lines = format!("route add {} via {backbone}\n{}", plan.subnet(), dead.concat());
+        feed(Command::new("ip").args(["-batch", "-"]), &lines).map(drop)
     }
 
     /// Replaces the backbone's packet filter.
@@ -92,8 +128,13 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         drop(self.hold.take());
-        // An error here means that the keeper is gone, and the world with it.
-        let _ = self.keeper.wait();
+        let swept = self.keeper.wait().is_ok_and(|status| status.success());
+        if !swept {
+            // Somebody killed the keeper: the world went with it, its files did not.
+            let _ = std::fs::remove_dir_all(&self.directory);
+            let _ = self.directory.parent().map(std::fs::remove_dir);
+            cgroup::remove(&self.cgroups);
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
-use landfall_rig::{Config, Rig, Stop, control};
+use anyhow::{Context, Result, bail};
+use landfall_rig::{Config, Rig, Stop, assets, control};
 
 use crate::shell::{output, root, say};
 
@@ -67,10 +67,10 @@ enum What {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let name = options.name.as_str();
-    let order = |words: &[&str]| control::order(name, words).map(|text| say(&text)).map_err(shown);
+    let order = |words: &[&str]| Ok(control::order(name, words).map(|text| say(&text))?);
     match &options.what {
         What::Up { clusters, nodes, landfall } => up(name, *clusters, *nodes, landfall.as_ref()),
-        What::Down => down(name),
+        What::Down => Ok(control::down(name)?),
         What::Status => order(&["status"]),
         What::Cut { a, b } => order(&["cut", a, b]),
         What::Delay { a, b, ms, loss } => order(&["delay", a, b, &ms.to_string(), &loss.to_string()]),
@@ -82,8 +82,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
+/// Makes sure that tests can start rigs: the user, the programs, and the binaries, which are built if need be.
+pub(crate) fn prepare() -> Result<()> {
+    landfall_rig::check_machine()?;
+    assets::binaries(&assets::all(), &|line| say(&format!("    {line}")))?;
+    Ok(())
+}
+
 fn up(name: &str, clusters: usize, nodes: usize, landfall: Option<&PathBuf>) -> Result<()> {
-    landfall_rig::check_machine().map_err(shown)?;
+    landfall_rig::check_machine()?;
     let landfall = landfall.cloned().map_or_else(build, Ok)?;
     let stop = Stop::default();
     on_signal(&stop)?;
@@ -97,7 +104,7 @@ fn up(name: &str, clusters: usize, nodes: usize, landfall: Option<&PathBuf>) -> 
     };
     let began = Instant::now();
     say(&format!("==> starting {clusters} clusters of {nodes} nodes"));
-    let rig = Rig::up(&config).map_err(shown)?;
+    let rig = Rig::up(&config)?;
     let (processes, megabytes) = rig.size();
     say(&format!(
         "    ready in {:.1} s: {processes} processes, {megabytes} MB",
@@ -107,27 +114,28 @@ fn up(name: &str, clusters: usize, nodes: usize, landfall: Option<&PathBuf>) -> 
     say(&format!("    kubectl --context={} get nodes", rig.cluster(0).name()));
     say("    cargo xtask rig status|cut|delay|kill-node|kill-cluster|kill-api|heal|exec, in another shell");
     say("    Ctrl-C, or `cargo xtask rig down`, stops it and leaves nothing behind\n");
-    control::serve(&rig, &stop).map_err(shown)?;
+    control::serve(&rig, &stop)?;
     say("==> stopping");
     drop(rig);
     Ok(())
 }
 
-fn down(name: &str) -> Result<()> {
-    control::order(name, &["down"]).map(|text| say(&text)).map_err(shown)?;
-    ensure!(control::await_gone(name, Duration::from_secs(60)), "the rig is still there after 60 s");
-    Ok(())
-}
-
 fn exec(name: &str, place: &str, command: &[String]) -> Result<()> {
-    let process = control::order(name, &["machine", place]).map_err(shown)?;
+    let process = control::order(name, &["machine", place])?;
     let mut nsenter = Command::new("nsenter");
     nsenter.args(["--target", &process, "--pid", "--mount", "--net", "--uts", "--"]).args(command);
     let status = nsenter.status().context("cannot start nsenter")?;
-    if !status.success() {
-        bail!("`{}` on {place}: {status}", command.join(" "));
+    leave_as(status)
+}
+
+/// Ends as the program ended, so that scripts can ask.
+#[expect(clippy::exit, reason = "the program's own words have been said; ours would only be in the way")]
+fn leave_as(status: std::process::ExitStatus) -> Result<()> {
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(code) => std::process::exit(code),
+        None => bail!("the program was killed ({status})"),
     }
-    Ok(())
 }
 
 /// The debug build of Landfall: quick to make, and it is not what is measured here.
@@ -162,9 +170,4 @@ fn on_signal(stop: &Stop) -> Result<()> {
         None => Ok(()),
         Some(error) => bail!("cannot listen for signals: {error}"),
     }
-}
-
-/// The chain of causes, once.
-fn shown(error: landfall_rig::Error) -> anyhow::Error {
-    anyhow::Error::new(error)
 }

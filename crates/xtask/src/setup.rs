@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::shell::{has, output, run, say};
 
 /// A program that tests run, and the Debian package it comes from.
+#[derive(Clone, Copy)]
 struct Need {
     program: &'static str,
     package: &'static str,
@@ -27,7 +28,7 @@ const NEEDS: &[Need] = &[
 
 /// Makes sure that the programs are there; what cannot be had is said, with the suites that will be skipped.
 pub(crate) fn programs() -> Result<()> {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !has(need.program)).collect();
+    let missing = missing();
     if missing.is_empty() {
         return Ok(());
     }
@@ -39,13 +40,20 @@ pub(crate) fn programs() -> Result<()> {
         install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages);
         run(install.env("DEBIAN_FRONTEND", "noninteractive"))?;
     }
-    for need in missing.iter().filter(|need| !has(need.program)) {
+    for need in self::missing() {
         say(&format!(
             "    SKIPPED: {}: `{}` not found (apt-get install {})",
             need.suites, need.program, need.package
         ));
     }
     Ok(())
+}
+
+/// What is not there. What the rig needs, the rig knows best.
+fn missing() -> Vec<Need> {
+    let own = NEEDS.iter().filter(|need| !has(need.program)).copied();
+    let rig = landfall_rig::missing_programs().into_iter();
+    own.chain(rig.map(|(program, package)| Need { program, package, suites: "rig" })).collect()
 }
 
 fn is_root() -> bool {

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::shell::{self, say, step};
-use crate::{arch, kubernetes, setup, tidy};
+use crate::{arch, kubernetes, rig, setup, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -28,6 +28,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 step("facts about kinds", || shell::run(&mut cargo(&["xtask", "gen", "facts", "--check"])))?
             }
             Err(error) => say(&format!("    SKIPPED: comparison with Kubernetes: {error:#}")),
+        }
+        if let Err(error) = step("Kubernetes, to run whole clusters", rig::prepare) {
+            say(&format!("    SKIPPED: rig: {error:#}"));
         }
     }
     step("tests", || shell::run(&mut cargo(&["test", "--workspace", "--no-fail-fast"])))

@@ -1,0 +1,179 @@
+//! The shared rig, and patient ways to look at it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use landfall_rig::{Config, Rig, assets, check_machine};
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One at a time: two rigs that start at once on two cores only wait for each other.
+static TURN: Mutex<Option<Rig>> = Mutex::new(None);
+
+/// The rig whose turn it is; the next test gets it when this is dropped.
+pub(crate) struct Turn(MutexGuard<'static, Option<Rig>>);
+
+/// Waits for its turn with the shared rig, whole; none when the machine cannot run one.
+pub(crate) fn shared(test: &str) -> Option<Turn> {
+    let mut turn = turn(test)?;
+    if turn.0.is_none() {
+        *turn.0 = Some(
+            Rig::up(&config("it", 2, 2)).unwrap_or_else(|error| panic!("{}", landfall_rig::chain(&error))),
+        );
+    }
+    Some(turn)
+}
+
+/// Waits for its turn, but without the shared rig.
+pub(crate) fn turn(test: &str) -> Option<Turn> {
+    if let Some(why) = unfit() {
+        skip(test, &why);
+        return None;
+    }
+    Some(Turn(TURN.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+impl std::ops::Deref for Turn {
+    type Target = Rig;
+    fn deref(&self) -> &Rig {
+        self.0.as_ref().expect("the shared rig was started")
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // What a failed test broke must not fail the next; and its last words are in the logs.
+        if std::thread::panicking()
+            && let Some(rig) = self.0.take()
+        {
+            last_words(&rig);
+        }
+    }
+}
+
+/// A rig of this size.
+pub(crate) fn config(name: &str, clusters: usize, nodes: usize) -> Config {
+    let say: landfall_rig::Say = Arc::new(|line: &str| println!("{line}"));
+    Config { clusters, nodes, say, ..Config::new(name, echo()) }
+}
+
+/// The program that the images are made of.
+fn echo() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("examples/standin")
+}
+
+fn unfit() -> Option<String> {
+    if let Err(error) = check_machine() {
+        return Some(error.to_string());
+    }
+    let missing = assets::missing();
+    (!missing.is_empty())
+        .then(|| format!("not built: {} (`cargo xtask test` builds them)", missing.join(", ")))
+}
+
+/// Says loudly that a test is skipped; fails instead when the environment says that nothing may be.
+#[expect(clippy::disallowed_methods, reason = "what must not be skipped is the environment's to say")]
+fn skip(test: &str, why: &str) {
+    let required = std::env::var("LANDFALL_REQUIRE").unwrap_or_default();
+    let all = required.split(',').any(|name| name == "1" || name == "rig");
+    assert!(!all, "rig, {test}: {why}, and LANDFALL_REQUIRE asks for it");
+    // Not by a macro: those are hidden while a test passes.
+    writeln!(std::io::stderr(), "SKIPPED: rig, {test}: {why}").unwrap();
+}
+
+/// Runs kubectl and gives what it printed; panics with its words if it fails.
+pub(crate) fn kubectl(rig: &Rig, cluster: &str, arguments: &str) -> String {
+    let output = try_kubectl(rig, cluster, arguments);
+    output.unwrap_or_else(|said| panic!("kubectl --context={cluster} {arguments}: {said}"))
+}
+
+/// Runs kubectl; its words if it fails.
+pub(crate) fn try_kubectl(rig: &Rig, cluster: &str, arguments: &str) -> Result<String, String> {
+    run(rig.kubectl(cluster).args(arguments.split_whitespace()))
+}
+
+/// Runs a program and gives what it printed; what it complained about if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// Asks a URL from the host.
+pub(crate) fn curl(url: &str) -> Result<String, String> {
+    run(Command::new("curl").args(["-sS", "--fail", "--noproxy", "*", "--max-time", "3", url]))
+}
+
+/// Asks a URL from a place of the rig.
+pub(crate) fn curl_at(rig: &Rig, place: &str, url: &str) -> Result<String, String> {
+    let output = rig.exec(place, "curl", &["-sS", "--fail", "--max-time", "3", url]).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// Looks again and again until it is so; panics with what it saw last.
+pub(crate) fn eventually<T, E: std::fmt::Debug>(what: &str, look: impl FnMut() -> Result<T, E>) -> T {
+    within(PATIENCE, what, look)
+}
+
+/// The same, with a time that is part of what is promised.
+pub(crate) fn within<T, E: std::fmt::Debug>(
+    time: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Result<T, E>,
+) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(seen) => {
+                assert!(began.elapsed() < time, "{what}: not after {} s; last: {seen:?}", time.as_secs())
+            }
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Which nodes a cluster's kubectl calls Ready.
+pub(crate) fn ready_nodes(rig: &Rig, cluster: &str) -> Result<Vec<String>, String> {
+    let text = try_kubectl(rig, cluster, "get nodes --no-headers")?;
+    let ready = text.lines().filter(|line| line.split_whitespace().nth(1) == Some("Ready"));
+    Ok(ready.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+/// Makes an echo deployment with a load balancer, unless it is there, and gives the balancer's address.
+pub(crate) fn echo_service(rig: &Rig, cluster: &str) -> String {
+    if try_kubectl(rig, cluster, "get deployment echo").is_err() {
+        kubectl(
+            rig,
+            cluster,
+            "create deployment echo --image=landfall.dev/echo:dev --replicas=3 --port=8080",
+        );
+        kubectl(rig, cluster, "expose deployment echo --type=LoadBalancer --port=80 --target-port=8080");
+        kubectl(rig, cluster, "run client --image=landfall.dev/tools:1");
+    }
+    kubectl(rig, cluster, "rollout status deployment/echo --timeout=120s");
+    kubectl(rig, cluster, "wait --for=condition=Ready pod/client --timeout=120s");
+    let path = "get service echo -o jsonpath={.status.loadBalancer.ingress[0].ip}";
+    let address = eventually("an address", || {
+        let address = kubectl(rig, cluster, path);
+        if address.is_empty() { Err("none yet") } else { Ok(address) }
+    });
+    eventually("the load balancer answers", || curl(&format!("http://{address}/")));
+    address
+}
+
+fn last_words(rig: &Rig) {
+    let mut stderr = std::io::stderr();
+    for cluster in &rig.plan().clusters {
+        for what in ["get nodes,pods,services,endpointslices -A -o wide", "get events -A"] {
+            let text = try_kubectl(rig, &cluster.name, what).unwrap_or_else(|said| said);
+            let _ = writeln!(stderr, "--- {}: kubectl {what}\n{text}", cluster.name);
+        }
+    }
+}
