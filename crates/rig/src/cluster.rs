@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::components::{self, Binaries, PKI};
@@ -28,8 +28,14 @@ pub(crate) struct Shared {
     pub(crate) directory: PathBuf,
     pub(crate) world: Arc<World>,
     pub(crate) binaries: Binaries,
-    pub(crate) images: PathBuf,
     pub(crate) stop: Stop,
+}
+
+impl Shared {
+    /// The archive with the images of a cluster.
+    pub(crate) fn images(&self, cluster: &str) -> PathBuf {
+        self.directory.join(format!("images-{cluster}.tar"))
+    }
 }
 
 /// A cluster and those of its machines that run.
@@ -160,7 +166,7 @@ impl Cluster {
             let mut import = node.command("ctr");
             import
                 .args(["--namespace=k8s.io", "images", "import", "--snapshotter=overlayfs"])
-                .arg(&shared.images);
+                .arg(shared.images(&self.plan.name));
             output(&mut import)?;
             write(&node.shape.disk.join("lib/.imported"), image::PAUSE)?;
         }
@@ -199,7 +205,10 @@ impl Cluster {
             let conditions = object["status"]["conditions"].as_array()?;
             let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
             (ready && self.renewed(at) != *before).then_some(())
-        })
+        })?;
+        // CNI has it from its own configuration; this is for those who read it off the node.
+        let pods = self.plan.nodes[at].pods.to_string();
+        self.api.merge(&path, &json!({"spec": {"podCIDR": pods, "podCIDRs": [pods]}})).map(drop)
     }
 
     fn await_dns(&self, shared: &Shared) -> Result<(), Error> {

@@ -42,39 +42,50 @@ const FILES: &[(&str, &str)] = &[
 
 /// The programs of ours that images are made of.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub(crate) struct Programs {
     /// The `landfall` binary: the echo server, and Landfall itself.
-    pub landfall: PathBuf,
+    pub(crate) landfall: PathBuf,
     /// CoreDNS.
-    pub coredns: PathBuf,
+    pub(crate) coredns: PathBuf,
 }
 
-/// Writes one archive with all images.
-///
-/// # Errors
-/// When a program is missing, or the file cannot be written.
-pub fn write(file: &Path, programs: &Programs) -> Result<(), Error> {
+/// The layers that images are put together from.
+pub(crate) struct Layers {
+    base: Layer,
+    landfall: Layer,
+    coredns: Layer,
+}
+
+/// Writes the layers into a directory.
+pub(crate) fn layers(directory: &Path, programs: &Programs) -> Result<Layers, Error> {
+    std::fs::create_dir_all(directory).map_err(Error::io(format!("make {}", directory.display())))?;
+    let tools: Vec<(PathBuf, String)> =
+        TOOLBOX.iter().filter_map(|name| Some((find(name)?, format!("bin/{name}")))).collect();
+    let landfall = (programs.landfall.clone(), "bin/landfall".to_owned());
+    let coredns = (programs.coredns.clone(), "bin/coredns".to_owned());
+    Ok(Layers {
+        base: layer(&directory.join("base.tar"), &tools, FILES)?,
+        landfall: layer(&directory.join("landfall.tar"), &[landfall], &[])?,
+        coredns: layer(&directory.join("coredns.tar"), &[coredns], &[])?,
+    })
+}
+
+/// Writes one archive with all images of a cluster. The echo server knows from its image where it is.
+pub(crate) fn archive(file: &Path, layers: &Layers, cluster: &str) -> Result<(), Error> {
     let failed = || Error::io(format!("write the images to {}", file.display()));
     let archive = File::create(file).map_err(failed())?;
     let mut archive = tar::Builder::new(io::BufWriter::new(archive));
-    let work = file.with_extension("layers");
-    std::fs::create_dir_all(&work).map_err(failed())?;
-    let tools: Vec<(PathBuf, String)> =
-        TOOLBOX.iter().filter_map(|name| Some((find(name)?, format!("bin/{name}")))).collect();
-    let base = layer(&work.join("base.tar"), &tools, FILES)?;
-    let landfall =
-        layer(&work.join("landfall.tar"), &[(programs.landfall.clone(), "bin/landfall".into())], &[])?;
-    let coredns = layer(&work.join("coredns.tar"), &[(programs.coredns.clone(), "bin/coredns".into())], &[])?;
-    for layer in [&base, &landfall, &coredns] {
+    let Layers { base, landfall, coredns } = layers;
+    for layer in [base, landfall, coredns] {
         archive.append_path_with_name(&layer.file, layer.name()).map_err(failed())?;
     }
-    let (base, landfall, coredns) = (&base, &landfall, &coredns);
+    let here = format!("CLUSTER_NAME={cluster}");
     let images = [
-        image(&[PAUSE], &[base], &["/bin/sleep", "infinity"], &[]),
-        image(&[TOOLS], &[base], &[], &["/bin/sleep", "infinity"]),
-        image(&[ECHO], &[base, landfall], &["/bin/landfall", "echo"], &[]),
-        image(&[LANDFALL], &[base, landfall], &["/bin/landfall"], &[]),
-        image(&[COREDNS], &[coredns], &["/bin/coredns"], &[]),
+        image(PAUSE, &[base], &["/bin/sleep", "infinity"], &here),
+        image(TOOLS, &[base], &["/bin/sleep", "infinity"], &here),
+        image(ECHO, &[base, landfall], &["/bin/landfall", "echo"], &here),
+        image(LANDFALL, &[base, landfall], &["/bin/landfall"], &here),
+        image(COREDNS, &[coredns], &["/bin/coredns"], &here),
     ];
     let mut manifest = Vec::new();
     for (config, entry) in images {
@@ -83,8 +94,7 @@ pub fn write(file: &Path, programs: &Programs) -> Result<(), Error> {
         manifest.push(entry);
     }
     append(&mut archive, "manifest.json", Value::from(manifest).to_string().as_bytes()).map_err(failed())?;
-    archive.into_inner().and_then(|mut rest| rest.flush()).map_err(failed())?;
-    std::fs::remove_dir_all(&work).map_err(failed())
+    archive.into_inner().and_then(|mut rest| rest.flush()).map_err(failed())
 }
 
 /// A layer on disk and its digest.
@@ -132,17 +142,17 @@ fn layer(file: &Path, programs: &[(PathBuf, String)], files: &[(&str, &str)]) ->
     Ok(Layer { digest: digest_of(file).map_err(failed())?, file: file.to_owned() })
 }
 
-fn image(tags: &[&str], layers: &[&Layer], entrypoint: &[&str], command: &[&str]) -> (String, Value) {
+fn image(tag: &str, layers: &[&Layer], entrypoint: &[&str], variable: &str) -> (String, Value) {
     let digests: Vec<String> = layers.iter().map(|layer| format!("sha256:{}", layer.digest)).collect();
     let names: Vec<String> = layers.iter().map(|layer| layer.name()).collect();
     let config = json!({
         "architecture": architecture(), "os": "linux",
-        "config": {"Entrypoint": entrypoint, "Cmd": command, "Env": ["PATH=/bin"], "WorkingDir": "/"},
+        "config": {"Entrypoint": entrypoint, "Env": ["PATH=/bin", variable], "WorkingDir": "/"},
         "rootfs": {"type": "layers", "diff_ids": digests},
     });
     let config = config.to_string();
     let name = format!("{}.json", hex(digest::digest(&digest::SHA256, config.as_bytes()).as_ref()));
-    (config, json!({"Config": name, "RepoTags": tags, "Layers": names}))
+    (config, json!({"Config": name, "RepoTags": [tag], "Layers": names}))
 }
 
 /// The architecture, as Go and containerd call it.
@@ -227,7 +237,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let program = PathBuf::from("/bin/true");
         let file = directory.path().join("images.tar");
-        write(&file, &Programs { landfall: program.clone(), coredns: program }).unwrap();
+        let programs = Programs { landfall: program.clone(), coredns: program };
+        let layers = layers(&directory.path().join("layers"), &programs).unwrap();
+        archive(&file, &layers, "us-east").unwrap();
         let mut tar = tar::Archive::new(File::open(&file).unwrap());
         let mut entries: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         for entry in tar.entries().unwrap() {
@@ -253,6 +265,7 @@ mod tests {
                 assert_eq!(id, &format!("sha256:{digest}"));
             }
         }
-        assert!(!file.with_extension("layers").exists(), "no scratch files stay");
+        let echo: Value = serde_json::from_slice(&entries[manifest[2]["Config"].as_str().unwrap()]).unwrap();
+        assert_eq!(echo["config"]["Env"][1], "CLUSTER_NAME=us-east");
     }
 }

@@ -19,6 +19,8 @@ sweep() {
 
 mkdir -p "$directory" && exec 9<"$directory" || exit 1
 flock --nonblock 9 || { echo busy; exit 0; }
+# Keys of administrators are in it.
+chmod 700 "$directory"
 # Whoever held the lock before may have removed the directory meanwhile.
 [ "$directory" -ef /proc/self/fd/9 ] || { echo busy; exit 0; }
 sweep

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::api::Api;
 use crate::balancer::Balancer;
@@ -39,6 +39,9 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 /// A file that shows that the CNI plugins are there, and their Debian package.
 const CNI: (&str, &str) = ("/usr/lib/cni/bridge", "containernetworking-plugins");
+
+/// How often a block of addresses is looked for while other rigs start.
+const TRIES_MAX: u32 = 20;
 
 /// Says what is being done.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
@@ -136,14 +139,12 @@ impl Rig {
     pub fn up(config: &Config) -> Result<Self, Error> {
         check_machine()?;
         // Before anything is made: a name or a size that cannot be.
-        plan(&config.name, *BLOCKS.start(), config.clusters, config.nodes)?;
-        let plan = plan(&config.name, free_block(&used()?)?, config.clusters, config.nodes)?;
+        let draft = plan(&config.name, *BLOCKS.start(), config.clusters, config.nodes)?;
         let binaries = assets::binaries(&assets::all(), &|line| (config.say)(line))?;
-        let directory = directory(&plan.name);
-        let world = Arc::new(World::start(&plan, &directory)?);
-        world.connect(&plan)?;
-        let images = directory.join("images.tar");
-        let shared = Shared { plan, directory, world, binaries, images, stop: config.stop.clone() };
+        let directory = directory(&config.name);
+        let world = Arc::new(World::start(&draft, &directory)?);
+        let plan = connect(&world, config)?;
+        let shared = Shared { plan, directory, world, binaries, stop: config.stop.clone() };
         let identities = identities(&shared.plan)?;
         let kubeconfig = render::kubeconfig(identities.iter().zip(&shared.plan.clusters).map(
             |((authority, admin), cluster)| {
@@ -239,7 +240,12 @@ impl Rig {
         let small = strip.is_ok_and(|output| output.status.success());
         let landfall = if small { stripped } else { config.landfall.clone() };
         let coredns = self.shared.binaries.get("coredns").cloned().unwrap_or_default();
-        image::write(&self.shared.images, &image::Programs { landfall, coredns })
+        let layers =
+            image::layers(&self.shared.directory.join("layers"), &image::Programs { landfall, coredns })?;
+        for cluster in &self.shared.plan.clusters {
+            image::archive(&self.shared.images(&cluster.name), &layers, &cluster.name)?;
+        }
+        Ok(())
     }
 }
 
@@ -312,6 +318,22 @@ fn identities(plan: &Plan) -> Result<Vec<(Authority, Identity)>, Error> {
         Ok((authority, admin))
     };
     plan.clusters.iter().map(make).collect()
+}
+
+/// Makes the backbone in the first block of addresses that is free.
+fn connect(world: &World, config: &Config) -> Result<Plan, Error> {
+    let mut tries = 0..TRIES_MAX;
+    loop {
+        let plan = plan(&config.name, free_block(&used()?)?, config.clusters, config.nodes)?;
+        match world.connect(&plan) {
+            Ok(()) => return Ok(plan),
+            // Another rig was a moment faster; by now its addresses can be seen.
+            Err(Error::Program { said, .. }) if said.contains("File exists") && tries.next().is_some() => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// The subnets that this machine has addresses in or routes to.

@@ -36,9 +36,17 @@ fn a_deployment_is_reached_by_every_way_there_is() {
         try_kubectl(&rig, "us-east", &format!("exec client -- curl -sS --fail --max-time 5 {url}"))
     };
     let cluster_ip = field(&rig, "us-east", "service/echo", ".spec.clusterIP");
-    assert_eq!(pods(curl, &format!("http://{balancer}/a"), 40), all, "the load balancer, from the host");
+    // A node's kube-proxy follows the endpoints within a second or so.
+    let all_answer = |what: &str, ask: &dyn Fn(&str) -> Result<String, String>, url: &str| {
+        eventually(what, || {
+            Some(pods(ask, url, 30)).filter(|seen| *seen == all).ok_or("not all pods answered")
+        });
+    };
+    all_answer("the load balancer, from the host", &curl, &format!("http://{balancer}/a"));
+    let answer: Value = serde_json::from_str(&curl(&format!("http://{balancer}/where")).unwrap()).unwrap();
+    assert_eq!((&answer["cluster"], &answer["path"]), (&"us-east".into(), &"/where".into()));
     let node = |url: &str| curl_at(&rig, "us-east-2", url);
-    assert_eq!(pods(node, &format!("http://{cluster_ip}/b"), 40), all, "the cluster IP, from a node");
+    all_answer("the cluster IP, from a node", &node, &format!("http://{cluster_ip}/b"));
     let abroad = |url: &str| curl_at(&rig, "eu-west-1", url);
     assert!(
         pods(abroad, &format!("http://{balancer}/c"), 3).is_subset(&all),

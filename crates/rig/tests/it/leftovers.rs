@@ -19,7 +19,7 @@ fn traces(name: &str) -> BTreeSet<String> {
     let home = directory(name).display().to_string();
     let processes = run(Command::new("ps").args(["-eo", "pid,args"])).unwrap();
     list("process", processes, &[home.clone(), format!("landfall-rig-{name}")]);
-    list("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap(), &[home.clone()]);
+    list("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap(), std::slice::from_ref(&home));
     let cgroups =
         Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "2", "-type", "d"]).output().unwrap();
     list(

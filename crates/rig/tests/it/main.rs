@@ -2,6 +2,8 @@
 //!
 //! Needs root, some programs and the built Kubernetes (`cargo xtask test` gets them); without, it is skipped by name.
 //! All tests share one rig of two clusters, one after the other, but those that start rigs of their own.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::print_stdout, reason = "what a test prints is shown when it fails")]
 
 mod day;
 mod faults;

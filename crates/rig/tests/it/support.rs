@@ -58,13 +58,18 @@ impl Drop for Turn {
 /// A rig of this size.
 pub(crate) fn config(name: &str, clusters: usize, nodes: usize) -> Config {
     let say: landfall_rig::Say = Arc::new(|line: &str| println!("{line}"));
-    Config { clusters, nodes, say, ..Config::new(name, echo()) }
+    Config { clusters, nodes, say, ..Config::new(name, landfall()) }
 }
 
-/// The program that the images are made of.
-fn echo() -> PathBuf {
+/// The program that the images are made of: what the workspace's tests have just been built with, or else built now.
+/// Not always built: alone it has other features of its dependencies, and all of them would be built a second time.
+fn landfall() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("examples/standin")
+    let binary = test.ancestors().nth(2).unwrap().join("landfall");
+    if !binary.is_file() {
+        run(Command::new(env!("CARGO")).args(["build", "--package", "landfall"])).unwrap();
+    }
+    binary
 }
 
 fn unfit() -> Option<String> {
@@ -83,7 +88,8 @@ fn skip(test: &str, why: &str) {
     let all = required.split(',').any(|name| name == "1" || name == "rig");
     assert!(!all, "rig, {test}: {why}, and LANDFALL_REQUIRE asks for it");
     // Not by a macro: those are hidden while a test passes.
-    writeln!(std::io::stderr(), "SKIPPED: rig, {test}: {why}").unwrap();
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "SKIPPED: rig, {test}: {why}").unwrap();
 }
 
 /// Runs kubectl and gives what it printed; panics with its words if it fails.
