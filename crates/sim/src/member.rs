@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::controllers::driver;
-use config::{MemberConfig, NodeSpec, Settings};
+use config::{Loads, MemberConfig, NodeSpec, Settings};
 
 pub use config::Timings;
 
@@ -137,15 +137,10 @@ impl Member {
             audit: None,
             served: served(),
             identity: None,
-            admission: Some(Arc::new(admission::MemberAdmission::new(config.block))),
+            admission: Some(Arc::new(admission::MemberAdmission::new(config.block, config.timings.eviction))),
         };
         let server = start_parts(parts, store.clone(), listener).await.map_err(server_error)?;
-        let settings = Arc::new(Settings {
-            name: config.name.clone(),
-            block: config.block,
-            timings: config.timings,
-            seed: config.seed,
-        });
+        let settings = Arc::new(Settings::new(&config.name, config.block, config.timings, config.seed));
         let this = Self {
             settings,
             nodes: config.nodes.clone(),
@@ -175,6 +170,11 @@ impl Member {
     /// What its controllers know.
     pub const fn settings(&self) -> &Arc<Settings> {
         &self.settings
+    }
+
+    /// Where the world reports how much its pods work; autoscalers follow that.
+    pub fn loads(&self) -> &Loads {
+        &self.settings.loads
     }
 
     /// Its nodes as configured, in the order of their addresses.

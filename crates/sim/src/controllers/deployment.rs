@@ -88,10 +88,11 @@ fn reconcile(context: &Context<'_>, deployment: &Arc<Value>, plan: &mut Plan) {
         progress.finish(&sets, plan);
         return;
     }
-    let begun = replicasets::settle_new(context, &sets, &mut progress, plan);
+    // To recreate is to end what was before anything else is begun.
+    let ending = is_recreate(deployment) && rollout::end_old(&sets, &|set| pods_left(context, set), plan);
     // Until the new ReplicaSet is as it should be there is nothing to roll; and what follows counts with it.
-    if begun == replicasets::New::Settled {
-        roll(context, &sets, plan);
+    if !ending && replicasets::settle_new(context, &sets, &mut progress, plan) == replicasets::New::Settled {
+        roll(&sets, plan);
     }
     progress.observe(&sets);
     if let Some(at) = progress.deadline() {
@@ -100,13 +101,13 @@ fn reconcile(context: &Context<'_>, deployment: &Arc<Value>, plan: &mut Plan) {
     progress.finish(&sets, plan);
 }
 
-fn roll(context: &Context<'_>, sets: &Sets<'_>, plan: &mut Plan) {
+fn is_recreate(deployment: &Value) -> bool {
+    text(deployment, "/spec/strategy/type") == "Recreate"
+}
+
+fn roll(sets: &Sets<'_>, plan: &mut Plan) {
     let before = plan.actions.len();
-    if text(sets.deployment, "/spec/strategy/type") == "Recreate" {
-        rollout::recreate(sets, &|set| pods_left(context, set), plan);
-    } else {
-        rollout::roll(sets, plan);
-    }
+    rollout::roll(sets, plan);
     if plan.actions.len() == before && progress::is_complete(sets) {
         replicasets::clean_up(sets, plan);
     }
@@ -150,7 +151,7 @@ fn max_unavailable(deployment: &Value) -> i64 {
 /// `maxSurge` and `maxUnavailable` in pods; they are never both 0.
 fn bounds(deployment: &Value) -> (i64, i64) {
     let total = replicas(deployment);
-    if text(deployment, "/spec/strategy/type") == "Recreate" || total == 0 {
+    if is_recreate(deployment) || total == 0 {
         return (0, 0);
     }
     let at = |field: &str| deployment.pointer(&format!("/spec/strategy/rollingUpdate/{field}"));

@@ -211,3 +211,152 @@ fn update(service: &Value, slice: &Value, ports: &[Value], endpoints: &[Value], 
         plan.act(Action::on(Known::EndpointSlice, slice, Deed::Set(values), why));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::super::endpoints;
+    use super::super::testing::Bench;
+    use super::*;
+
+    fn service(spec: &Value) -> Value {
+        let mut object = json!({"metadata": {"name": "s", "namespace": "a", "uid": "s"}, "spec": {
+            "type": "ClusterIP", "clusterIP": "127.1.4.2", "selector": {"app": "x"},
+            "ports": [{"name": "", "port": 80, "targetPort": 8080, "protocol": "TCP"}]}});
+        for (key, value) in spec.as_object().unwrap() {
+            object["spec"][key] = value.clone();
+        }
+        object
+    }
+
+    fn pod(name: &str, ip: &str, state: &str) -> Value {
+        let mut pod = json!({"metadata": {"name": name, "namespace": "a", "uid": name, "labels": {"app": "x"}},
+            "spec": {"nodeName": "n", "containers": [{"ports": [
+                {"name": "http", "containerPort": 3000, "protocol": "TCP"}]}]},
+            "status": {"phase": if state == "ended" { "Failed" } else { "Running" }, "podIP": ip, "conditions": [
+                {"type": "Ready", "status": if state == "unready" { "False" } else { "True" }}]}});
+        if state == "ending" {
+            pod["metadata"]["deletionTimestamp"] = json!("2027-01-15T00:00:00Z");
+        }
+        pod
+    }
+
+    fn settle(bench: &mut Bench) {
+        bench.settle(&CONTROLLER);
+        bench.settle(&endpoints::CONTROLLER);
+    }
+
+    /// `address:port ready serving terminating` of all slices, sorted.
+    fn shown(bench: &Bench) -> Vec<String> {
+        let mut lines = Vec::new();
+        for slice in bench.view.all(Known::EndpointSlice) {
+            let ports: Vec<String> = items(slice, "/ports").iter().map(|p| p["port"].to_string()).collect();
+            for endpoint in items(slice, "/endpoints") {
+                let is = |c: &'static str| if endpoint["conditions"][c] == true { c } else { "-" };
+                let [ready, serving, ending] = [is("ready"), is("serving"), is("terminating")];
+                let address = text(endpoint, "/addresses/0");
+                lines.push(format!("{address}:{} {ready} {serving} {ending}", ports.join(",")));
+            }
+        }
+        lines.sort();
+        lines
+    }
+
+    #[track_caller]
+    fn check(spec: &Value, expected: &[&str], ready: usize, not_ready: usize) {
+        let mut bench = Bench::default();
+        bench.put(Known::Service, service(spec));
+        for (name, ip, state) in [
+            ("p1", "127.1.8.1", "ready"),
+            ("p2", "127.1.8.2", "unready"),
+            ("p3", "127.1.8.3", "ending"),
+            ("p4", "127.1.8.4", "ended"),
+            ("p5", "", "ready"),
+        ] {
+            bench.put(Known::Pod, pod(name, ip, state));
+        }
+        settle(&mut bench);
+        assert_eq!(shown(&bench), expected, "{spec}");
+        let endpoints = bench.view.get(Known::Endpoints, "a", "s");
+        let count = |field: &str| {
+            let subsets = endpoints.map_or(&[][..], |e| items(e, "/subsets"));
+            subsets.iter().map(|s| items(s, field).len()).sum::<usize>()
+        };
+        assert_eq!((count("/addresses"), count("/notReadyAddresses")), (ready, not_ready), "{spec}");
+    }
+
+    #[test]
+    fn slices_say_who_is_ready() {
+        let usual = [
+            "127.1.8.1:8080 ready serving -",
+            "127.1.8.2:8080 - - -",
+            "127.1.8.3:8080 - serving terminating",
+        ];
+        check(&json!({}), &usual, 1, 1);
+        check(&json!({"clusterIP": "None"}), &usual, 1, 1);
+        let named = json!({"ports": [{"name": "w", "port": 80, "targetPort": "http", "protocol": "TCP"}]});
+        check(&named, &usual.map(|line| line.replace("8080", "3000")).each_ref().map(String::as_str), 1, 1);
+        let all = [
+            "127.1.8.1:8080 ready serving -",
+            "127.1.8.2:8080 ready - -",
+            "127.1.8.3:8080 ready serving terminating",
+        ];
+        check(&json!({"publishNotReadyAddresses": true}), &all, 3, 0);
+        check(&json!({"selector": null}), &[], 0, 0);
+        check(&json!({"type": "ExternalName"}), &[], 0, 0);
+    }
+
+    #[test]
+    fn a_service_without_pods_has_an_empty_slice_and_many_pods_several() {
+        let mut bench = Bench::default();
+        bench.put(Known::Service, service(&json!({})));
+        settle(&mut bench);
+        assert_eq!(bench.view.all(Known::EndpointSlice).count(), 1);
+        for at in 0..150 {
+            bench.put(Known::Pod, pod(&format!("p{at}"), &format!("127.1.9.{at}"), "ready"));
+        }
+        settle(&mut bench);
+        let mut sizes: Vec<usize> =
+            bench.view.all(Known::EndpointSlice).map(|s| items(s, "/endpoints").len()).collect();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [50, 100]);
+        bench.remove(Known::Service, "a", "s");
+        settle(&mut bench);
+        assert_eq!(bench.view.all(Known::Endpoints).count(), 0, "deleted with the Service");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+        /// Whatever happened before, the ready endpoints are the ready pods.
+        #[test]
+        fn slices_equal_ready_pods(rounds in prop::collection::vec(
+            prop::collection::vec((0_u8..20, 0_usize..6), 0..12), 1..6)) {
+            let mut bench = Bench::default();
+            bench.put(Known::Service, service(&json!({})));
+            for round in rounds {
+                for (number, state) in round {
+                    let name = format!("p{number}");
+                    let state = ["ready", "unready", "ending", "ended", "gone", "ready"][state];
+                    match state {
+                        "gone" => bench.remove(Known::Pod, "a", &name),
+                        state => bench.put(Known::Pod, pod(&name, &format!("127.1.8.{number}"), state)),
+                    }
+                }
+                settle(&mut bench);
+                let wanted: BTreeSet<String> = bench.view.all(Known::Pod)
+                    .filter(|p| pods::is_ready(p) && pods::is_active(p))
+                    .map(|p| text(p, "/status/podIP").to_owned()).collect();
+                let found: Vec<String> = bench.view.all(Known::EndpointSlice)
+                    .flat_map(|s| items(s, "/endpoints"))
+                    .filter(|e| e["conditions"]["ready"] == true)
+                    .map(|e| text(e, "/addresses/0").to_owned()).collect();
+                prop_assert_eq!(found.len(), wanted.len());
+                prop_assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), wanted);
+            }
+        }
+    }
+}

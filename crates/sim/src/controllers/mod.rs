@@ -13,15 +13,26 @@
 //! Absent: garbage collection, namespaces, service accounts (the API server's housekeeping does them), and volumes.
 
 pub mod action;
+pub mod autoscaler;
+mod cronjob;
+mod daemonset;
 pub mod deployment;
 pub mod driver;
 mod endpoints;
 pub mod endpointslice;
 mod events;
+mod eviction;
+mod job;
+mod loadbalancer;
+mod nodes;
 mod owned;
 pub mod pods;
 pub mod read;
 pub mod replicaset;
+mod revisions;
+mod statefulset;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::member::config::Settings;
 use crate::scheduler;
@@ -55,10 +66,19 @@ pub struct Controller {
 
 /// All controllers, in the order in which they decide.
 pub const TABLE: &[Controller] = &[
+    cronjob::CONTROLLER,
+    job::CONTROLLER,
+    autoscaler::CONTROLLER,
     deployment::CONTROLLER,
     replicaset::CONTROLLER,
     replicaset::REPLICATION,
+    statefulset::CONTROLLER,
+    daemonset::CONTROLLER,
+    nodes::CONTROLLER,
+    eviction::CONTROLLER,
+    eviction::GARBAGE,
     scheduler::CONTROLLER,
     endpointslice::CONTROLLER,
     endpoints::CONTROLLER,
+    loadbalancer::CONTROLLER,
 ];

@@ -92,7 +92,7 @@ pub fn by_node<'a>(pods: impl Iterator<Item = &'a Value>) -> BTreeMap<String, us
 }
 
 /// A pod from a template, owned by `owner`. `prefix`: what its name was made from, if it was made.
-pub fn from_template(owner: &Value, template: &Value, name: String, prefix: Option<&str>) -> Value {
+pub fn from_template(owner: &Value, template: &Value, name: &str, prefix: Option<&str>) -> Value {
     let mut metadata = json!({
         "name": name, "namespace": meta::namespace(owner),
         "ownerReferences": [controller_reference(owner)],

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use landfall_api::field::{ErrorList, Path};
 use landfall_api::{Kind, Status, meta, rules};
@@ -21,12 +22,11 @@ use crate::controllers::read::{int, items, text};
 /// Ports of nodes, as Kubernetes gives them out.
 const NODE_PORTS: (i64, i64) = (30_000, 32_767);
 
-/// How long pods stay on a node in trouble unless they say otherwise.
-const TOLERATION_S: i64 = 300;
-
 /// The admission of a member.
 pub struct MemberAdmission {
     block: Block,
+    /// How long pods stay on a node in trouble unless they say otherwise.
+    toleration_s: u64,
     next: Mutex<Next>,
 }
 
@@ -37,9 +37,10 @@ struct Next {
 }
 
 impl MemberAdmission {
-    /// For a member with these addresses.
-    pub const fn new(block: Block) -> Self {
-        Self { block, next: Mutex::new(Next { address: 1, port: NODE_PORTS.0 }) }
+    /// For a member with these addresses, whose pods stay so long on a node in trouble.
+    pub const fn new(block: Block, eviction: Duration) -> Self {
+        let toleration_s = eviction.as_secs();
+        Self { block, toleration_s, next: Mutex::new(Next { address: 1, port: NODE_PORTS.0 }) }
     }
 }
 
@@ -48,7 +49,7 @@ impl Admission for MemberAdmission {
         match (&*kind.group, &*kind.kind) {
             ("", "Service") => self.allocate(state, kind, object),
             ("", "Pod") => {
-                complete_pod(object);
+                complete_pod(object, self.toleration_s);
                 Ok(())
             }
             _ => Ok(()),
@@ -216,7 +217,7 @@ fn taken(state: &Snapshot, service: &Value) -> Taken {
 // === Pods ===
 
 /// What the admission plugins ServiceAccount, Priority and DefaultTolerationSeconds complete.
-fn complete_pod(pod: &mut Value) {
+fn complete_pod(pod: &mut Value, toleration_s: u64) {
     let spec = meta::child_mut(pod, "spec");
     let account = spec.get("serviceAccountName").and_then(Value::as_str).unwrap_or("");
     let account = if account.is_empty() { "default".to_owned() } else { account.to_owned() };
@@ -241,7 +242,7 @@ fn complete_pod(pod: &mut Value) {
         };
         if !tolerations.iter().any(says) {
             tolerations.push(json!({
-                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_S,
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": toleration_s,
             }));
         }
     }

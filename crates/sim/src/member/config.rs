@@ -1,12 +1,16 @@
 //! What a simulated member is given.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::address::Block;
+use crate::controllers::autoscaler::Memory;
 
 /// A member to start.
 #[derive(Clone, Debug)]
@@ -122,8 +126,8 @@ impl Default for Timings {
     }
 }
 
-/// What a member's controllers need to know of its configuration.
-#[derive(Clone, Debug)]
+/// What a member's controllers need to know of its configuration and of the world.
+#[derive(Debug)]
 pub struct Settings {
     /// The member's name.
     pub name: String,
@@ -133,4 +137,37 @@ pub struct Settings {
     pub timings: Timings,
     /// What luck follows from.
     pub seed: u64,
+    /// How much CPU its pods use, as the world reports it.
+    pub loads: Arc<Loads>,
+    /// What autoscalers remember.
+    pub(crate) scaling: Memory,
+}
+
+impl Settings {
+    /// The settings of a member in a world without load.
+    pub fn new(name: &str, block: Block, timings: Timings, seed: u64) -> Self {
+        let (loads, scaling) = (Arc::default(), Memory::default());
+        Self { name: name.into(), block, timings, seed, loads, scaling }
+    }
+}
+
+/// How much CPU pods use, in thousandths; reported by whoever knows.
+#[derive(Debug, Default)]
+pub struct Loads(Mutex<HashMap<(String, String), i64>>);
+
+impl Loads {
+    /// Reports what a pod uses.
+    pub fn set(&self, namespace: &str, pod: &str, cpu_milli: i64) {
+        self.0.lock().insert((namespace.into(), pod.into()), cpu_milli);
+    }
+
+    /// Forgets a pod.
+    pub fn forget(&self, namespace: &str, pod: &str) {
+        self.0.lock().remove(&(namespace.into(), pod.into()));
+    }
+
+    /// What a pod uses, if it was reported.
+    pub fn cpu_milli(&self, namespace: &str, pod: &str) -> Option<i64> {
+        self.0.lock().get(&(namespace.into(), pod.into())).copied()
+    }
 }

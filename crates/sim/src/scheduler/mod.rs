@@ -142,7 +142,7 @@ fn bind(context: &Context<'_>, pod: &Value, node: &str, plan: &mut Plan) {
         "type": "PodScheduled", "status": "True", "lastProbeTime": null,
         "lastTransitionTime": time_text(context.now), "observedGeneration": meta::generation(pod),
     });
-    let conditions = with_condition(pod, scheduled);
+    let conditions = with_condition(pod, &scheduled);
     let place = format!("{}/{}", meta::namespace(pod), meta::name(pod));
     let note = Note::normal(pod, "Scheduled", format!("Successfully assigned {place} to {node}"));
     let deed = Deed::Bind(node.to_owned(), conditions);
@@ -161,12 +161,12 @@ fn refuse(context: &Context<'_>, pod: &Value, why: &str, plan: &mut Plan) {
         "observedGeneration": meta::generation(pod),
     });
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
-    status["conditions"] = with_condition(pod, unscheduled);
+    status["conditions"] = with_condition(pod, &unscheduled);
     let note = Note::warning(pod, "FailedScheduling", why);
     plan.act(Action::on(Known::Pod, pod, Deed::Status(status), why).noting(note));
 }
 
-fn with_condition(pod: &Value, new: Value) -> Value {
+fn with_condition(pod: &Value, new: &Value) -> Value {
     let others = items(pod, "/status/conditions").iter().filter(|c| c["type"] != new["type"]).cloned();
     others.chain([new.clone()]).collect()
 }

@@ -1,15 +1,9 @@
 //! Deployments, Services and their pods through kubectl.
 
-use crate::lab::lab;
+use crate::lab::{has, lab};
 use landfall_api::meta;
 use landfall_sim::controllers::read::{items, text};
 use serde_json::json;
-
-/// Asserts that a text holds another.
-#[track_caller]
-fn has(text: &str, part: &str) {
-    assert!(text.contains(part), "{part:?} is not in:\n{text}");
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_is_created_scaled_rolled_and_rolled_back() {

@@ -6,9 +6,9 @@ use landfall_api::meta;
 use serde_json::Value;
 
 use super::replicasets::{desired, max_before, sized_for_another};
-use super::{Sets, available, max_surge, max_unavailable, scale_set};
+use super::{Sets, available, is_recreate, max_surge, max_unavailable, scale_set};
 use crate::controllers::action::Plan;
-use crate::controllers::read::{created, int, replicas, text};
+use crate::controllers::read::{created, int, replicas};
 
 /// Whether the number of replicas changed since the ReplicaSets were sized.
 pub(super) fn is_scaling(sets: &Sets<'_>) -> bool {
@@ -18,7 +18,7 @@ pub(super) fn is_scaling(sets: &Sets<'_>) -> bool {
 /// How many pods the new ReplicaSet, which has `has`, may have now.
 pub(super) fn new_size(sets: &Sets<'_>, has: i64) -> i64 {
     let wanted = replicas(sets.deployment);
-    if text(sets.deployment, "/spec/strategy/type") == "Recreate" {
+    if is_recreate(sets.deployment) {
         return wanted;
     }
     let most = wanted + max_surge(sets.deployment);
@@ -73,19 +73,12 @@ fn shrink(sets: &Sets<'_>, new: &Value, plan: &mut Plan) {
     }
 }
 
-/// One step of a recreation: the old ones down to nothing, and only when all their pods are gone the new one up.
-pub(super) fn recreate(sets: &Sets<'_>, pods_left: &dyn Fn(&Value) -> bool, plan: &mut Plan) {
-    let mut shrinking = false;
+/// The first part of a recreation: the old ones down to nothing. Whether any of their pods are left.
+pub(super) fn end_old(sets: &Sets<'_>, pods_left: &dyn Fn(&Value) -> bool, plan: &mut Plan) -> bool {
     for set in sets.old.iter().filter(|set| replicas(set) > 0) {
         scale_set(sets, set, 0, plan);
-        shrinking = true;
     }
-    if shrinking || sets.old.iter().any(|set| pods_left(set)) {
-        return;
-    }
-    if let Some(new) = sets.new {
-        scale_set(sets, new, replicas(sets.deployment), plan);
-    }
+    sets.old.iter().any(|set| replicas(set) > 0 || pods_left(set))
 }
 
 /// Follows a changed number of replicas, or a paused Deployment's: all ReplicaSets in proportion.
@@ -105,7 +98,7 @@ pub(super) fn scale(sets: &Sets<'_>, plan: &mut Plan) {
         sets.old.iter().filter(|set| replicas(set) > 0).for_each(|set| scale_set(sets, set, 0, plan));
         return;
     }
-    if text(sets.deployment, "/spec/strategy/type") == "Recreate" {
+    if is_recreate(sets.deployment) {
         return;
     }
     let most = if wanted > 0 { wanted + max_surge(sets.deployment) } else { 0 };

@@ -1,0 +1,190 @@
+//! CronJob: a Job whenever its schedule says.
+//!
+//! Reads:      CronJobs, Jobs
+//! Writes:     Jobs, status; events SuccessfulCreate, SawCompletedJob is left out
+//! Wakes on:   the next time of a schedule
+//! Guarantees: at most one Job for each time (its name follows from the time); the newest missed time is made up for
+//! Limits:     looks back one week at most
+
+mod schedule;
+
+use landfall_api::meta;
+use serde_json::{Value, json};
+
+use super::action::{Action, Deed, Note, Plan};
+use super::read::{
+    Millis, condition_true, controller_reference, created, is_true, parse_time, text, time_text,
+};
+use super::{Context, Controller};
+use crate::view::Known;
+use schedule::Schedule;
+
+/// Its row.
+pub(super) const CONTROLLER: Controller =
+    Controller { name: "cronjob-controller", reads: &[Known::CronJob, Known::Job], decide };
+
+/// How far back a missed time is looked for.
+const BACK_MS: Millis = 7 * 24 * 3_600_000;
+
+fn decide(context: &Context<'_>) -> Plan {
+    let mut plan = Plan::default();
+    for cron in context.view.all(Known::CronJob).filter(|cron| !meta::deleting(cron)) {
+        reconcile(context, cron, &mut plan);
+    }
+    plan
+}
+
+fn is_finished(job: &Value) -> bool {
+    condition_true(job, "Complete") || condition_true(job, "Failed")
+}
+
+fn reconcile(context: &Context<'_>, cron: &Value, plan: &mut Plan) {
+    let mut jobs: Vec<&Value> =
+        context.view.owned_by(Known::Job, meta::uid(cron)).into_iter().map(|job| &**job).collect();
+    jobs.sort_by_key(|job| (created(job), meta::name(job)));
+    let active: Vec<&Value> = jobs.iter().copied().filter(|job| !is_finished(job)).collect();
+    forget_old(cron, &jobs, plan);
+    let mut last = parse_time(text(cron, "/status/lastScheduleTime"));
+    if !is_true(cron, "/spec/suspend") {
+        let zone = text(cron, "/spec/timeZone");
+        if let Some(schedule) = Schedule::parse(text(cron, "/spec/schedule"), zone) {
+            if let Some(at) = missed(context, cron, &schedule, last) {
+                last = begin(context, cron, &active, at, plan).or(last);
+            }
+            if let Some(next) = schedule.next(context.now) {
+                plan.again(next);
+            }
+        }
+    }
+    let succeeded = jobs.iter().filter(|job| condition_true(job, "Complete"));
+    let succeeded = succeeded.map(|job| text(job, "/status/completionTime")).max();
+    let refer = |job: &&Value| {
+        json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": meta::namespace(job),
+            "name": meta::name(job), "uid": meta::uid(job), "resourceVersion": meta::resource_version(job)})
+    };
+    let same = super::read::items(cron, "/status/active").iter().map(|r| text(r, "/uid"));
+    let mut status = json!({});
+    if same.eq(active.iter().map(|job| meta::uid(job))) {
+        status["active"] = cron["status"]["active"].clone();
+    } else {
+        status["active"] = active.iter().map(refer).collect();
+    }
+    status["lastScheduleTime"] = json!(last.map(time_text));
+    status["lastSuccessfulTime"] =
+        json!(succeeded.unwrap_or_else(|| text(cron, "/status/lastSuccessfulTime")));
+    super::read::omit_empty(&mut status, &[]);
+    plan.status(Known::CronJob, cron, status, "what is running");
+}
+
+/// The newest time that has come and not been served.
+fn missed(context: &Context<'_>, cron: &Value, schedule: &Schedule, last: Option<Millis>) -> Option<Millis> {
+    let mut from = last.unwrap_or_else(|| created(cron)).max(context.now - BACK_MS);
+    if let Some(deadline_s) = cron.pointer("/spec/startingDeadlineSeconds").and_then(Value::as_i64) {
+        from = from.max(context.now.saturating_sub(deadline_s.saturating_mul(1000)));
+    }
+    let mut found = None;
+    while let Some(at) = schedule.next(from).filter(|at| *at <= context.now) {
+        found = Some(at);
+        from = at;
+    }
+    found
+}
+
+/// Makes the Job of a time, if the policy lets it; gives the time if it is served by that.
+fn begin(
+    context: &Context<'_>,
+    cron: &Value,
+    active: &[&Value],
+    at: Millis,
+    plan: &mut Plan,
+) -> Option<Millis> {
+    let name = format!("{}-{}", meta::name(cron), at.div_euclid(60_000));
+    if context.view.get(Known::Job, meta::namespace(cron), &name).is_some() {
+        return Some(at);
+    }
+    match text(cron, "/spec/concurrencyPolicy") {
+        "Forbid" if !active.is_empty() => return None,
+        "Replace" => {
+            for job in active {
+                let message = format!("Deleted job {}", meta::name(job));
+                let note = Note::normal(cron, "SuccessfulDelete", message);
+                plan.act(Action::on(Known::Job, job, Deed::Delete(None), "replaced").noting(note));
+            }
+        }
+        _ => {}
+    }
+    let template = &cron["spec"]["jobTemplate"];
+    let mut annotations = template.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({}));
+    annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"] = json!(time_text(at));
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": meta::namespace(cron), "annotations": annotations,
+            "ownerReferences": [controller_reference(cron)]},
+        "spec": template["spec"],
+    });
+    if let Some(labels) = template.pointer("/metadata/labels") {
+        job["metadata"]["labels"] = labels.clone();
+    }
+    let note = Note::normal(cron, "SuccessfulCreate", format!("Created job {name}"));
+    plan.act(Action::create(Known::Job, job, "its time has come").noting(note));
+    Some(at)
+}
+
+/// Deletes finished Jobs beyond the history that is kept, oldest first.
+fn forget_old(cron: &Value, jobs: &[&Value], plan: &mut Plan) {
+    for (field, condition, default) in
+        [("successfulJobsHistoryLimit", "Complete", 3), ("failedJobsHistoryLimit", "Failed", 1)]
+    {
+        let limit = cron.pointer(&format!("/spec/{field}")).and_then(Value::as_i64).unwrap_or(default);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let ended: Vec<&&Value> =
+            jobs.iter().filter(|job| condition_true(job, condition) && !meta::deleting(job)).collect();
+        for job in ended.iter().take(ended.len().saturating_sub(limit)) {
+            plan.act(Action::on(Known::Job, job, Deed::Delete(None), "beyond the history"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Bench;
+    use super::*;
+
+    fn jobs(bench: &Bench) -> usize {
+        bench.view.all(Known::Job).count()
+    }
+
+    #[test]
+    fn jobs_begin_on_time_and_old_ones_go() {
+        let mut bench = Bench::default();
+        bench.put(
+            Known::CronJob,
+            json!({"metadata": {"name": "c", "namespace": "a"}, "spec": {"schedule": "*/5 * * * *",
+            "concurrencyPolicy": "Forbid", "successfulJobsHistoryLimit": 1, "jobTemplate": {"spec": {}}}}),
+        );
+        bench.settle(&CONTROLLER);
+        let next = bench.decide(&CONTROLLER).again.unwrap();
+        assert!(jobs(&bench) == 0 && next > bench.now && next <= bench.now + 300_000);
+        bench.now = next;
+        bench.settle(&CONTROLLER);
+        assert_eq!(jobs(&bench), 1);
+        bench.now += 300_000;
+        bench.settle(&CONTROLLER);
+        assert_eq!(jobs(&bench), 1, "the first still runs");
+        for _ in 0..2 {
+            let running: Vec<Value> = bench.view.all(Known::Job).map(|job| (**job).clone()).collect();
+            for mut job in running {
+                let done = time_text(bench.now);
+                job["status"] =
+                    json!({"completionTime": done, "conditions": [{"type": "Complete", "status": "True"}]});
+                bench.put(Known::Job, job);
+            }
+            bench.now += 300_000;
+            bench.settle(&CONTROLLER);
+        }
+        assert_eq!(jobs(&bench), 2, "one that runs, one that is remembered");
+        let cron = bench.view.get(Known::CronJob, "a", "c").unwrap();
+        assert_eq!(cron["status"]["active"].as_array().map(Vec::len), Some(1));
+        assert!(!text(cron, "/status/lastSuccessfulTime").is_empty());
+    }
+}
