@@ -1,19 +1,14 @@
 //! `cargo xtask bench NAME`: us and the peer in one run on one machine, and the ratio.
 
-mod client;
-mod contender;
-mod load;
-mod table;
-mod watchers;
+mod apiserver;
+mod members;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
-use crate::shell::{self, say};
-use contender::Contender;
-use table::Row;
+use crate::shell;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -24,119 +19,41 @@ pub(crate) struct Options {
 #[derive(clap::Subcommand)]
 enum What {
     /// The API server: kube-apiserver with etcd, our hub with etcd, our hub embedded, under the same load over TLS.
-    Apiserver(Settings),
+    Apiserver(apiserver::Settings),
+    /// Simulated members: how long many take to start in one process, and what they and their pods weigh.
+    Members(members::Settings),
 }
-
-#[derive(clap::Args)]
-struct Settings {
-    /// A tenth of the work; figures are rough.
-    #[arg(long)]
-    quick: bool,
-    /// Also write the figures as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Only these: kubernetes, etcd, embedded (separated by commas).
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
-}
-
-/// How much is done of each thing.
-#[derive(Clone, Copy)]
-struct Work {
-    objects: usize,
-    reads: Duration,
-    watchers: usize,
-    writes_per_s: u32,
-    watch: Duration,
-}
-
-const FULL: Work = Work {
-    objects: 16_000,
-    reads: Duration::from_secs(8),
-    watchers: 1_000,
-    writes_per_s: 500,
-    watch: Duration::from_secs(5),
-};
-
-const QUICK: Work = Work {
-    objects: 1_500,
-    reads: Duration::from_secs(1),
-    watchers: 100,
-    writes_per_s: 500,
-    watch: Duration::from_secs(1),
-};
-
-/// Connections that create and get, and that list.
-const CONNECTIONS: usize = 192;
-const LIST_CONNECTIONS: usize = 8;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if cfg!(debug_assertions) {
         return run_optimised();
     }
-    let What::Apiserver(settings) = &options.what;
-    let landfall = shell::step("release build", || {
-        shell::run(std::process::Command::new("cargo").args([
-            "build",
-            "--release",
-            "--package",
-            "landfall",
-        ]))?;
-        shell::release_binary("landfall")
-    })?;
-    let wanted = |name: &str| settings.only.is_empty() || settings.only.iter().any(|only| only == name);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let work = if settings.quick { QUICK } else { FULL };
-    let mut rows = Vec::new();
-    for name in contender::NAMES.iter().filter(|name| wanted(name)) {
-        say(&format!("==> {name}"));
-        let contender = Contender::start(name, &landfall).with_context(|| format!("cannot start {name}"))?;
-        let row =
-            runtime.block_on(measure(name, contender, work)).with_context(|| format!("measuring {name}"))?;
-        rows.push(row);
+    match &options.what {
+        What::Apiserver(settings) => apiserver::run(settings),
+        What::Members(settings) => members::run(settings),
     }
-    say("");
-    say(&table::render(&rows));
-    if let Some(file) = &settings.json {
-        std::fs::write(file, serde_json::to_vec_pretty(&table::to_json(&rows))?)?;
-    }
-    Ok(())
 }
 
 /// The load generator shares the machine with what it measures, so it must be quick too.
 fn run_optimised() -> Result<()> {
-    let mut command = std::process::Command::new("cargo");
+    let mut command = Command::new("cargo");
     command.args(["run", "--release", "--quiet", "--package", "landfall-xtask", "--"]);
     shell::run(command.args(std::env::args_os().skip(1)))
 }
 
-async fn measure(name: &str, contender: Contender, work: Work) -> Result<Row> {
-    let mut row = Row::new(name);
-    row.ready_ms = contender.wait_ready().await?.as_secs_f64() * 1e3;
-    say(&format!("    ready after {:.0} ms, {:.0} MB", row.ready_ms, contender.resident_mb()?));
-    let target = contender.target();
-    for number in 0..work.objects / load::NAMESPACE_OBJECTS {
-        load::create_namespace(&target, &load::namespace(number)).await?;
-    }
-    let created = load::create(&target, work.objects, CONNECTIONS).await?;
-    ensure!(created.failures == 0, "{} of {} creates failed", created.failures, work.objects);
-    row.creates_per_s = created.per_s();
-    say(&format!("    {:.0} creates/s", row.creates_per_s));
-    let got = load::get(&target, work.objects, CONNECTIONS, work.reads).await?;
-    row.gets_per_s = got.per_s();
-    say(&format!("    {:.0} gets/s ({} failed)", row.gets_per_s, got.failures));
-    let listed = load::list(&target, work.objects, LIST_CONNECTIONS, work.reads).await?;
-    row.lists_per_s = listed.per_s();
-    say(&format!("    {:.0} lists of 500/s ({} failed)", row.lists_per_s, listed.failures));
-    row.resident_mb = contender.resident_mb()?;
-    say(&format!("    {:.0} MB resident with {} objects", row.resident_mb, work.objects));
-    let seen = watchers::run(&target, work.watchers, work.writes_per_s, work.watch).await?;
-    say(&format!(
-        "    {} watchers: {} of {} events each at least, {:.0} writes/s",
-        work.watchers, seen.least, seen.written, seen.writes_per_s
-    ));
-    row.watch_least = seen.least;
-    row.watch_written = seen.written;
-    row.watch_writes_per_s = seen.writes_per_s;
-    Ok(row)
+/// Builds the binary that is measured.
+fn landfall() -> Result<PathBuf> {
+    shell::step("release build", || {
+        shell::run(Command::new("cargo").args(["build", "--release", "--package", "landfall"]))?;
+        shell::release_binary("landfall")
+    })
+}
+
+/// Resident memory of a process.
+fn resident_mb(pid: u32) -> Result<f64> {
+    use anyhow::Context as _;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: f64 = line.split_whitespace().nth(1).context("no figure")?.parse()?;
+    Ok(kilobytes / 1024.0)
 }

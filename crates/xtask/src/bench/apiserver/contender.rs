@@ -61,10 +61,7 @@ impl Contender {
     /// Resident memory of the server itself, without etcd.
     pub(crate) fn resident_mb(&self) -> Result<f64> {
         let pid = self.children.last().context("nothing runs")?.id();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-        let kilobytes: f64 = line.split_whitespace().nth(1).context("no figure")?.parse()?;
-        Ok(kilobytes / 1024.0)
+        crate::bench::resident_mb(pid)
     }
 
     fn etcd(&mut self) -> Result<String> {
