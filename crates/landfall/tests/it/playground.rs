@@ -3,81 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Process, find, kubernetes_binary, skip};
+use crate::support::{Playground, Process, find, kubernetes_binary, landfall, skip, text};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A playground with a directory for temporary files of its own, so that tests do not find each other's.
-struct Playground {
-    process: Process,
-    temporary: PathBuf,
-    dir: PathBuf,
-}
-
-impl Playground {
-    /// Starts one in `base/world` and waits until it says what to type next.
-    fn start(base: &Path, arguments: &[&str]) -> Self {
-        let (temporary, dir) = (base.join("tmp"), base.join("world"));
-        std::fs::create_dir_all(&temporary).unwrap();
-        let mut command = landfall(&temporary);
-        command.arg("playground").args(arguments).arg("--keep").arg(&dir);
-        let mut process = Process::start("playground", &mut command, base);
-        process.wait_for("ready", |process| process.output().contains("In another shell").then_some(()));
-        Self { process, temporary, dir }
-    }
-
-    fn addresses(&self) -> Value {
-        serde_json::from_slice(&std::fs::read(self.dir.join("playground.json")).unwrap()).unwrap()
-    }
-
-    /// `landfall` with the playground's kubeconfig found by itself.
-    fn landfall(&self, arguments: &[&str]) -> Output {
-        landfall(&self.temporary).args(arguments).output().unwrap()
-    }
-
-    fn fault(&self, arguments: &[&str]) -> String {
-        let output = self.landfall(&[&["playground", "fault"], arguments].concat());
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    }
-
-    fn kubectl(&self, arguments: &str) -> Output {
-        let kubectl = kubernetes_binary("kubectl").or_else(|| find("kubectl")).unwrap();
-        let mut command = Command::new(kubectl);
-        command.args(arguments.split_whitespace()).env("KUBECONFIG", self.dir.join("kubeconfig"));
-        command.output().unwrap()
-    }
-
-    fn kubectl_ok(&self, arguments: &str) -> String {
-        let output = self.kubectl(arguments);
-        assert!(output.status.success(), "kubectl {arguments}: {}", text(&output.stderr));
-        text(&output.stdout)
-    }
-
-    /// Waits until the load balancer of a service has an address.
-    fn address(&self, context: &str, service: &str) -> String {
-        let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";
-        self.kubectl_ok(&format!("--context {context} wait --for={path} service/{service} --timeout=60s"));
-        self.kubectl_ok(&format!("--context {context} get service {service} -o {path}"))
-    }
-}
-
-fn landfall(temporary: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
-    command.env("TMPDIR", temporary).env_remove("KUBECONFIG");
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// One request; none when nobody answers.
 fn request(address: &str) -> Option<Value> {
@@ -281,6 +214,7 @@ fn starts_that_cannot_be() {
         assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
     }
     let playground = Playground::start(base.path(), &["--clusters", "1"]);
-    let output = landfall(base.path()).args(["playground", "--keep"]).arg(&playground.dir).output().unwrap();
+    let output =
+        landfall(base.path()).args(["playground", "--keep"]).arg(&playground.dir()).output().unwrap();
     assert!(text(&output.stderr).contains("a playground runs in"), "{}", text(&output.stderr));
 }

@@ -2,11 +2,13 @@
 
 mod hub;
 mod kubernetes;
+mod playground;
 mod process;
 mod programs;
 
 pub(crate) use hub::Hub;
 pub(crate) use kubernetes::Kubernetes;
+pub(crate) use playground::{Playground, landfall, text};
 pub(crate) use process::Process;
 pub(crate) use programs::{find, kubernetes_binary, missing, skip};
 
