@@ -28,7 +28,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,6 +173,11 @@ impl Agent {
     /// How busy a pod is; none when it does not run here.
     pub fn usage(&self, namespace: &str, pod: &str) -> Option<Usage> {
         self.registry.usage(namespace, pod)
+    }
+
+    /// How busy every pod is that runs here, by namespace and name.
+    pub fn usages(&self) -> BTreeMap<(String, String), Usage> {
+        self.registry.usages()
     }
 }
 

@@ -29,6 +29,15 @@ fn key(pod: &Value) -> (String, String) {
     (meta::namespace(pod).to_owned(), meta::name(pod).to_owned())
 }
 
+/// What the containers of a pod do together.
+fn total(containers: &BTreeMap<String, Runs>) -> Usage {
+    let loads = containers.values().filter_map(|runs| Some(&runs.current.as_ref()?.1));
+    loads.fold(Usage::default(), |sum, load| Usage {
+        requests: sum.requests.saturating_add(load.requests()),
+        in_flight: sum.in_flight.saturating_add(load.in_flight()),
+    })
+}
+
 impl Registry {
     /// A container of a pod has started.
     pub(super) fn began(&self, pod: &Value, container: &str, log: Arc<Log>, load: Arc<Load>) {
@@ -46,13 +55,12 @@ impl Registry {
 
     /// How busy a pod is.
     pub(super) fn usage(&self, namespace: &str, pod: &str) -> Option<Usage> {
-        let pods = self.0.lock();
-        let containers = pods.get(&(namespace.to_owned(), pod.to_owned()))?;
-        let loads = containers.values().filter_map(|runs| Some(&runs.current.as_ref()?.1));
-        Some(loads.fold(Usage::default(), |sum, load| Usage {
-            requests: sum.requests.saturating_add(load.requests()),
-            in_flight: sum.in_flight.saturating_add(load.in_flight()),
-        }))
+        self.0.lock().get(&(namespace.to_owned(), pod.to_owned())).map(total)
+    }
+
+    /// How busy every pod is, by namespace and name.
+    pub(super) fn usages(&self) -> BTreeMap<(String, String), Usage> {
+        self.0.lock().iter().map(|(pod, containers)| (pod.clone(), total(containers))).collect()
     }
 
     /// The log of a container: of its current run, or of the one before.

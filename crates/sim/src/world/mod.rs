@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod fault;
+mod load;
 pub mod places;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use landfall_runtime::tasks::Tasks;
 
 use crate::address::{Block, Claim, ClaimError};
 use crate::agent::{self, Agent, Pace, Programs};
@@ -80,6 +82,7 @@ pub struct Site {
     agent: Arc<Agent>,
     forwarder: Forwarder,
     claim: Claim,
+    tasks: Tasks,
 }
 
 // === impl World ===
@@ -261,7 +264,9 @@ impl Site {
         let doors = forward::Config { nodes: agents.node_addresses() };
         let agent = Arc::new(agent::start(member.api(), gate.clone(), agents));
         let forwarder = forward::start(member.api(), gate.clone(), doors);
-        Ok(Self { config: config.clone(), member, gate, agent, forwarder, claim })
+        let tasks = Tasks::default();
+        tasks.spawn_until_stop(load::report(agent.clone(), member.settings().clone()));
+        Ok(Self { config: config.clone(), member, gate, agent, forwarder, claim, tasks })
     }
 
     /// Its addresses.
@@ -289,6 +294,7 @@ impl Site {
     }
 
     async fn stop(&self) {
+        self.tasks.join().await;
         self.forwarder.stop().await;
         self.agent.stop().await;
         self.member.stop().await;
