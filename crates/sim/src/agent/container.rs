@@ -144,8 +144,14 @@ impl Running {
     /// Opens the listeners, if there are any.
     pub(super) async fn open(&self, context: &Context) -> Result<(), String> {
         let Some(echo) = &self.echo else { return Ok(()) };
+        let mut opened = Vec::new();
         for port in &self.ports {
-            let at = SocketAddr::from((self.address, port.number));
+            let at = listen::real(SocketAddr::from((self.address, port.number)));
+            if opened.contains(&(at, port.protocol)) {
+                // A low port that moved to where another is: one listener is enough for both.
+                continue;
+            }
+            opened.push((at, port.protocol));
             let opened = self.open_port(context, echo, at, port.protocol).await;
             match opened {
                 Err(error) if !port.optional => return Err(format!("cannot listen on {at}: {error}")),

@@ -42,6 +42,7 @@ use tokio::sync::watch;
 
 use crate::NodeSpec;
 use crate::address::Block;
+use crate::echo;
 use crate::gate::Gate;
 use crate::listen;
 use addresses::Addresses;
@@ -62,7 +63,8 @@ pub struct Config {
     pub nodes: Vec<NodeSpec>,
     /// Programs that stand for images.
     pub programs: Programs,
-    /// The certificate of ports that speak TLS (named `https…`, or 443 and 8443); without it they speak plainly.
+    /// The certificate of ports that speak TLS (named `https…`, or 443 and 8443): one that nobody signed, unless it is
+    /// given. Without it they speak plainly.
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether events about pods are written.
     pub events: bool,
@@ -89,7 +91,7 @@ impl Config {
             block,
             nodes,
             programs: Programs::default(),
-            tls: None,
+            tls: echo::self_signed(),
             events: true,
             pace: Pace::default(),
         }

@@ -10,6 +10,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use crate::listen;
+
 /// As kubelets present themselves.
 const AGENT: &str = "kube-probe/1.36";
 
@@ -167,7 +169,7 @@ fn timed_out(ask: &Ask) -> String {
 }
 
 async fn connect(at: SocketAddr) -> Result<TcpStream, String> {
-    TcpStream::connect(at).await.map_err(|error| {
+    TcpStream::connect(listen::real(at)).await.map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
             _ => error.to_string(),

@@ -456,3 +456,23 @@ async fn a_port_that_is_taken_is_told() {
     world.ready("second").await;
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_for_https_speaks_tls() {
+    let world = World::start().await;
+    let mut spec = echo();
+    spec["containers"][0]["ports"] = json!([{"containerPort": 8443, "name": "https"}, {"containerPort": 80}]);
+    let probe = json!({"httpGet": {"port": "https", "scheme": "HTTPS"}});
+    spec["containers"][0]["readinessProbe"] = probe;
+    world.pod("web", spec).await;
+    let pod = world.ready("web").await;
+    let output = tokio::process::Command::new("curl")
+        .args(["-sSk", "--max-time", "20", &format!("https://{}/", at(&pod, 8443))])
+        .output()
+        .await
+        .expect("curl is installed");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&said["pod"], &said["tls"]["alpn"]), (&json!("web"), &json!("h2")));
+    assert_eq!(ask(crate::listen::real(at(&pod, 80)), "/").await["pod"], "web");
+    world.stop().await;
+}

@@ -26,7 +26,7 @@ use crate::gate::Gate;
 
 pub use load::{Load, Slot};
 pub use raw::{run_tcp, run_udp};
-pub use serve::{DRAIN_MAX, run_http, tls_config};
+pub use serve::{DRAIN_MAX, TlsError, run_http, self_signed, tls_config};
 
 /// Who answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

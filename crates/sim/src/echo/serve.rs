@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -195,6 +195,17 @@ pub fn tls_config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, 
         .map_err(TlsError::Unfit)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// A TLS configuration with a certificate that nobody signed, the same for the whole process.
+pub fn self_signed() -> Option<Arc<ServerConfig>> {
+    static CONFIG: OnceLock<Option<Arc<ServerConfig>>> = OnceLock::new();
+    let make = || {
+        let names = ["localhost".to_owned(), "*.svc.cluster.local".to_owned(), "*.example.com".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).ok()?;
+        tls_config(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).ok()
+    };
+    CONFIG.get_or_init(make).clone()
 }
 
 /// Why a certificate cannot be used.

@@ -20,9 +20,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_apiserver::api::Api;
+use landfall_api::meta;
+use landfall_apiserver::api::{Api, rfc3339};
+use landfall_runtime::clock;
 use landfall_runtime::tasks::Tasks;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::agent::objects::{Change, Client};
@@ -97,7 +99,11 @@ async fn run(client: Client, shared: Shared, config: Config) {
             () = tokio::time::sleep(RETRY), if failed => {}
         }
         let now = faults.borrow_and_update().clone();
-        failed = settle(&shared, &mut open, &wanted, &now, &config);
+        let settled = settle(&shared, &mut open, &wanted, &now, &config);
+        failed = settled.failed;
+        for (service, event) in settled.moved {
+            tell_moved(&client, &objects, &service, event).await;
+        }
     }
 }
 
@@ -108,14 +114,23 @@ fn remember(objects: &mut BTreeMap<Arc<str>, Arc<Value>>, Change { key, object }
     };
 }
 
-/// Opens, changes and closes doors; true when one could not be opened.
+/// What came of opening doors.
+#[derive(Default)]
+struct Settled {
+    /// One could not be opened.
+    failed: bool,
+    /// Services whose load balancer listens at a higher port than it should, and the words about it.
+    moved: Vec<(String, String)>,
+}
+
+/// Opens, changes and closes doors.
 fn settle(
     shared: &Shared,
     open: &mut BTreeMap<Door, Open>,
     wanted: &BTreeMap<Door, Target>,
     faults: &Faults,
     config: &Config,
-) -> bool {
+) -> Settled {
     open.retain(|door, open| {
         let target = wanted.get(door);
         if target.is_none_or(|target| target.endpoints.is_empty()) {
@@ -129,7 +144,7 @@ fn settle(
         }
         true
     });
-    let mut failed = false;
+    let mut settled = Settled::default();
     for (door, target) in wanted {
         if target.endpoints.is_empty() || lost(*door, target, faults, config) {
             continue;
@@ -139,14 +154,40 @@ fn settle(
             continue;
         }
         match open_door(shared, *door, target) {
-            Ok(opened) => drop(open.insert(*door, opened)),
+            Ok(opened) => {
+                let real = listen::real(door.at);
+                if target.balancer && real != door.at {
+                    let port = door.at.port();
+                    let why = format!("port {port} is for root on this machine: {real} leads here instead");
+                    settled.moved.push((target.service.clone(), why));
+                }
+                open.insert(*door, opened);
+            }
             Err(error) => {
                 tracing::warn!(service = target.service, at = %door.at, %error, "cannot listen for a service");
-                failed = true;
+                settled.failed = true;
             }
         }
     }
-    failed
+    settled
+}
+
+/// Says at a Service where its load balancer listens.
+async fn tell_moved(client: &Client, objects: &BTreeMap<Arc<str>, Arc<Value>>, service: &str, why: String) {
+    let Some(object) = objects.get(format!("core/services/{service}").as_str()) else { return };
+    let (namespace, name) = (meta::namespace(object), meta::name(object));
+    let now = rfc3339(clock::epoch_s());
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": format!("{name}.{:x}", clock::since_epoch().as_nanos()), "namespace": namespace},
+        "involvedObject": {"apiVersion": "v1", "kind": "Service", "namespace": namespace, "name": name,
+            "uid": meta::uid(object)},
+        "type": "Warning", "reason": "PortMoved", "message": why, "count": 1,
+        "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "service-controller"},
+    });
+    if let Err(error) = client.create("", "events", event).await {
+        tracing::debug!(service, error = %error.message, "an event is lost");
+    }
 }
 
 /// Whether a fault has taken the address of a door away.
@@ -162,9 +203,10 @@ fn open_door(shared: &Shared, door: Door, target: &Target) -> std::io::Result<Op
     let chooser = Arc::new(Chooser::new(target.clone()));
     let (tasks, life) = (Tasks::default(), Tasks::default());
     let closed = tasks.stopping();
+    let at = listen::real(door.at);
     match door.protocol {
         Protocol::Tcp => {
-            let listener = listen::tcp(door.at)?;
+            let listener = listen::tcp(at)?;
             shared.tasks.spawn_until_stop(tcp::run(
                 shared.clone(),
                 listener,
@@ -174,7 +216,7 @@ fn open_door(shared: &Shared, door: Door, target: &Target) -> std::io::Result<Op
             ));
         }
         Protocol::Udp => {
-            let socket = listen::udp(door.at)?;
+            let socket = listen::udp(at)?;
             shared.tasks.spawn_until_stop(udp::run(
                 shared.clone(),
                 socket,

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::choose::Chooser;
 use crate::gate::{Gate, Gated};
+use crate::listen;
 
 /// How long connecting to an endpoint may take.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -75,7 +76,7 @@ async fn connection(
     dead: impl Future<Output = ()>,
 ) {
     let upstream = match endpoint {
-        Some(endpoint) => connect(endpoint, peer.ip()).await,
+        Some(endpoint) => connect(listen::real(endpoint), peer.ip()).await,
         None => Err(io::ErrorKind::ConnectionRefused.into()),
     };
     let Ok(mut upstream) = upstream else {
@@ -100,6 +101,8 @@ async fn connect(endpoint: SocketAddr, client: IpAddr) -> io::Result<TcpStream> 
     let from_client = async {
         let socket = TcpSocket::new_v4()?;
         if let (IpAddr::V4(client), true) = (client, endpoint.is_ipv4()) {
+            // Otherwise a client could have only as many connections as there are free ports.
+            socket.set_reuseaddr(true)?;
             socket.bind(SocketAddr::from((client, 0)))?;
         }
         socket.connect(endpoint).await

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::choose::Chooser;
 use super::tcp::Shared;
 use crate::gate::Passage;
+use crate::listen;
 
 /// Flows of one door; datagrams of more clients are dropped.
 const FLOWS_MAX: usize = 1_024;
@@ -78,7 +79,7 @@ async fn flow(
     mut datagrams: mpsc::Receiver<Vec<u8>>,
 ) -> std::io::Result<()> {
     let upstream = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    upstream.connect(endpoint).await?;
+    upstream.connect(listen::real(endpoint)).await?;
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         tokio::select! {
