@@ -20,6 +20,10 @@ use crate::listen;
 /// Ports that a container which declares none is expected to listen on.
 const USUAL_PORTS: [u16; 2] = [80, 8080];
 
+/// How often a port that is taken is tried again, and after which time.
+const BIND_TRIES: u32 = 5;
+const BIND_PAUSE: Duration = Duration::from_millis(10);
+
 /// Which container of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Which {
@@ -152,8 +156,7 @@ impl Running {
                 continue;
             }
             opened.push((at, port.protocol));
-            let opened = self.open_port(context, echo, at, port.protocol).await;
-            match opened {
+            match self.open_port_patiently(context, echo, at, port.protocol).await {
                 Err(error) if !port.optional => return Err(format!("cannot listen on {at}: {error}")),
                 Err(_) | Ok(()) => {}
             }
@@ -161,7 +164,26 @@ impl Running {
         Ok(())
     }
 
-    async fn open_port(
+    /// A process that is just being started holds what we closed a moment ago, until it runs its program.
+    async fn open_port_patiently(
+        &self,
+        context: &Context,
+        echo: &Arc<Echo>,
+        at: SocketAddr,
+        protocol: Protocol,
+    ) -> std::io::Result<()> {
+        for _ in 0..BIND_TRIES {
+            match self.open_port(context, echo, at, protocol) {
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    tokio::time::sleep(BIND_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
+        self.open_port(context, echo, at, protocol)
+    }
+
+    fn open_port(
         &self,
         context: &Context,
         echo: &Arc<Echo>,

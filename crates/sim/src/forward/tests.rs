@@ -52,8 +52,16 @@ fn slice(name: &str, port: &Value, endpoints: &[String]) -> Value {
     })
 }
 
+/// Waits until somebody is there to stay: a program that another test is just starting may hold a door that was
+/// closed, and lets go of what came in.
 async fn opens(to: SocketAddr) {
-    while TcpStream::connect(to).await.is_err() {
+    let closed = std::time::Duration::from_millis(20);
+    loop {
+        if let Ok(mut stream) = TcpStream::connect(to).await
+            && tokio::time::timeout(closed, stream.read_u8()).await.is_err()
+        {
+            return;
+        }
         tokio::task::yield_now().await;
     }
 }

@@ -1,0 +1,78 @@
+//! The end of a pod: asked to stop, given time, removed.
+
+use std::time::Duration;
+
+use landfall_api::meta;
+use tokio::time::Instant;
+
+use super::{Pod, RETRY};
+use crate::agent::container::{Running, Which};
+use crate::gate::Faults;
+
+impl Pod {
+    /// Stops everything at once.
+    pub(super) async fn kill(&mut self) {
+        futures::future::join_all(self.running.values().map(Running::kill)).await;
+        self.context.logs.forget(&self.object);
+    }
+
+    /// Lets the pod end within its time, then removes it.
+    pub(super) async fn terminate(mut self) {
+        self.state.ending = true;
+        let running: Vec<Which> = self.running.keys().copied().collect();
+        self.running.values().for_each(Running::terminate);
+        for which in &running {
+            let Some(container) = self.container(*which) else { continue };
+            container.ready = false;
+            let name = container.name.clone();
+            self.event("Normal", "Killing", &name, format!("Stopping container {name}")).await;
+        }
+        self.report().await;
+        let mut gone = self.drain().await;
+        for which in running {
+            self.end(which, 0, String::new()).await;
+        }
+        self.kill().await;
+        while !gone {
+            self.report().await;
+            gone = self.remove().await;
+        }
+    }
+
+    /// Removes the pod from the API, now or later; true when it is done, by whomever, or nobody waits for it.
+    async fn remove(&mut self) -> bool {
+        let (namespace, name) = (meta::namespace(&self.object), meta::name(&self.object));
+        match self.context.client.delete_pod(namespace, name, meta::uid(&self.object)).await {
+            Ok(()) => return true,
+            Err(error) => tracing::debug!(pod = name, error = %error.message, "cannot remove a pod"),
+        }
+        let reachable = |faults: &Faults| !faults.api_down() && !faults.node_lost(&self.node);
+        let again = async {
+            tokio::time::sleep(RETRY).await;
+            self.context.gate.until(reachable).await;
+        };
+        // An error is the agent itself stopping.
+        tokio::select! { () = again => false, _ = self.updates.wait_for(Option::is_none) => true }
+    }
+
+    /// Waits until all containers have ended or their time is over; true when the pod is gone from the API.
+    async fn drain(&mut self) -> bool {
+        let began = Instant::now();
+        loop {
+            let grace = self.object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(30);
+            let deadline = began + Duration::from_secs(grace);
+            let ended = futures::future::join_all(self.running.values().map(Running::ended));
+            tokio::select! {
+                _ = ended => return false,
+                () = tokio::time::sleep_until(deadline) => return false,
+                changed = self.updates.changed() => {
+                    // The agent itself stops, or somebody was impatient.
+                    let Some(object) = changed.ok().and_then(|()| self.updates.borrow_and_update().clone()) else {
+                        return true;
+                    };
+                    self.object = object;
+                }
+            }
+        }
+    }
+}
