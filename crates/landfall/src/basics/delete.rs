@@ -27,7 +27,7 @@ pub(super) async fn run(options: &DeleteOptions, target: &Target) -> Result<()> 
         let Some(selector) = &options.selector else {
             bail!("say which: give names, or a label selector with -l");
         };
-        let path = get::with_selector(served.path(&target.namespace, ""), Some(selector));
+        let path = get::with_selector(&served.path(&target.namespace, ""), Some(selector));
         let found = target.get(&path, "application/json").await?;
         let found = get::objects(served, &found);
         if found.is_empty() {

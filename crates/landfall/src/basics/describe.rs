@@ -16,7 +16,8 @@ pub(super) async fn run(options: &DescribeOptions, target: &Target) -> Result<()
     let mut first = true;
     for (served, name) in get::asked(&kinds, &options.what)? {
         let path = served.path(&target.namespace, &name);
-        let path = if name.is_empty() { get::with_selector(path, options.selector.as_deref()) } else { path };
+        let path =
+            if name.is_empty() { get::with_selector(&path, options.selector.as_deref()) } else { path };
         for (_, object) in get::objects(served, &target.get(&path, JSON).await?) {
             if !std::mem::replace(&mut first, false) {
                 print("\n\n");

@@ -19,7 +19,7 @@ pub(super) async fn run(options: &GetOptions, target: &Target) -> Result<()> {
     let accept = if matches!(options.output, None | Some(Output::Wide)) { TABLE } else { JSON };
     let mut answers = Vec::new();
     for (served, name) in &asked {
-        let path = with_selector(served.path(namespace, name), selector);
+        let path = with_selector(&served.path(namespace, name), selector);
         answers.push((*served, target.get(&path, accept).await?));
     }
     match options.output {
@@ -59,8 +59,8 @@ pub(super) fn asked<'a>(kinds: &'a Kinds, what: &[String]) -> Result<Vec<(&'a Se
     Ok(found)
 }
 
-pub(super) fn with_selector(path: String, selector: Option<&str>) -> String {
-    selector.map_or_else(|| path.clone(), |selector| format!("{path}?labelSelector={}", escape(selector)))
+pub(super) fn with_selector(path: &str, selector: Option<&str>) -> String {
+    selector.map_or_else(|| path.to_owned(), |selector| format!("{path}?labelSelector={}", escape(selector)))
 }
 
 /// Prints one table for each run of answers of one kind.

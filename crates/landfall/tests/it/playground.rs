@@ -214,7 +214,6 @@ fn starts_that_cannot_be() {
         assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
     }
     let playground = Playground::start(base.path(), &["--clusters", "1"]);
-    let output =
-        landfall(base.path()).args(["playground", "--keep"]).arg(&playground.dir()).output().unwrap();
+    let output = landfall(base.path()).args(["playground", "--keep"]).arg(playground.dir()).output().unwrap();
     assert!(text(&output.stderr).contains("a playground runs in"), "{}", text(&output.stderr));
 }

@@ -59,7 +59,9 @@ fn the_readme_can_be_typed() {
 /// Types a line into a shell beside the playground.
 fn type_in(line: &str, playground: &Playground, beside: &Path, kubectl: &Path) {
     let tries = if line.starts_with("curl") { TRIES } else { 1 };
-    let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let usual = std::env::var_os("PATH").unwrap();
+    let dirs = kubectl.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&usual));
+    let path = std::env::join_paths(dirs).unwrap();
     for left in (0..tries).rev() {
         let mut shell = Command::new("sh");
         shell.args(["-c", line]).current_dir(beside).env("PATH", &path);
