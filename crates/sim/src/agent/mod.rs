@@ -15,6 +15,8 @@
 mod addresses;
 mod container;
 mod events;
+#[cfg(test)]
+mod hostile;
 mod local;
 mod logs;
 mod node;

@@ -4,16 +4,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
-use http_body_util::Empty;
-use hyper_util::rt::TokioIo;
+use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use super::program;
 use crate::listen;
 
 /// As kubelets present themselves.
 const AGENT: &str = "kube-probe/1.36";
+
+/// The largest answer to a health check that is looked at.
+const ANSWER_BYTES_MAX: usize = 4096;
 
 /// What a probe is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,8 +71,18 @@ pub(super) enum Ask {
     Http { at: SocketAddr, path: String, headers: Vec<(String, String)> },
     /// A connection.
     Tcp(SocketAddr),
-    /// A command: there is nothing to run it in, so a fault decides.
-    Exec,
+    /// A gRPC health check.
+    Grpc {
+        /// Where.
+        at: SocketAddr,
+        /// The service asked about; empty for the whole program.
+        service: String,
+    },
+    /// A command, as far as it is understood; there is nothing to run others in, so a fault decides about them.
+    Exec {
+        /// What it exits with.
+        code: i32,
+    },
     /// What cannot be asked, and why.
     Impossible(String),
 }
@@ -109,10 +123,17 @@ fn ask(probe: &Value, container: &Value, address: Ipv4Addr) -> Ask {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         return Ask::Http { at, path, headers };
     }
-    if let Some(how) = probe.get("tcpSocket").or_else(|| probe.get("grpc")) {
+    if let Some(how) = probe.get("tcpSocket") {
         return at(how).map_or_else(unknown, Ask::Tcp);
     }
-    if probe.get("exec").is_some() { Ask::Exec } else { Ask::Impossible("unknown probe".into()) }
+    if let Some(how) = probe.get("grpc") {
+        let service = how["service"].as_str().unwrap_or("").to_owned();
+        return at(how).map_or_else(unknown, |at| Ask::Grpc { at, service });
+    }
+    match probe.get("exec") {
+        Some(how) => Ask::Exec { code: program::exit_code(how) },
+        None => Ask::Impossible("unknown probe".into()),
+    }
 }
 
 /// A port by number, or by its name among the container's.
@@ -150,8 +171,10 @@ pub(super) async fn once(probe: &Probe, exec_fails: bool) -> Result<(), String> 
         match &probe.ask {
             Ask::Http { at, path, headers } => get(*at, path, headers).await,
             Ask::Tcp(at) => connect(*at).await.map(drop),
-            Ask::Exec if exec_fails => Err("command exited with 1".into()),
-            Ask::Exec => Ok(()),
+            Ask::Grpc { at, service } => check(*at, service).await,
+            Ask::Exec { code: 0 } if exec_fails => Err("command exited with 1".into()),
+            Ask::Exec { code: 0 } => Ok(()),
+            Ask::Exec { code } => Err(format!("command exited with {code}")),
             Ask::Impossible(why) => Err(why.clone()),
         }
     };
@@ -164,7 +187,10 @@ fn timed_out(ask: &Ask) -> String {
             "Get \"http://{at}{path}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         ),
         Ask::Tcp(at) => format!("dial tcp {at}: i/o timeout"),
-        Ask::Exec | Ask::Impossible(_) => "command timed out".into(),
+        Ask::Grpc { at, .. } => {
+            format!("timeout: failed to connect service {at:?} within 1s: context deadline exceeded")
+        }
+        Ask::Exec { .. } | Ask::Impossible(_) => "command timed out".into(),
     }
 }
 
@@ -208,6 +234,39 @@ async fn get(at: SocketAddr, path: &str, headers: &[(String, String)]) -> Result
     }
 }
 
+/// A gRPC health check: SERVING or not. Its two messages are small enough to be read and written by hand.
+async fn check(at: SocketAddr, service: &str) -> Result<(), String> {
+    let failed = |why: String| format!("error: health rpc probe failed: {why}");
+    let stream = connect(at).await.map_err(failed)?;
+    let name = service.as_bytes();
+    let length = u8::try_from(name.len()).ok().filter(|length| *length < 0x80 - 2);
+    let length = length.ok_or_else(|| failed("the service's name is too long".into()))?;
+    // A frame: not compressed, its length; field 1, its length, the name.
+    let mut message = if name.is_empty() { vec![0; 5] } else { vec![0, 0, 0, 0, length + 2, 0x0a, length] };
+    message.extend(name);
+    let request = http::Request::post(format!("http://{at}/grpc.health.v1.Health/Check"))
+        .header(CONTENT_TYPE, "application/grpc")
+        .header(USER_AGENT, AGENT)
+        .header("te", "trailers")
+        .body(Full::new(Bytes::from(message)))
+        .map_err(|error| failed(error.to_string()))?;
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| failed(error.to_string()))?;
+    let asking = async {
+        let response = sender.send_request(request).await?;
+        Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await
+    };
+    let answered = tokio::select! {
+        answered = asking => answered.map_err(|error: Box<dyn std::error::Error + Send + Sync>| failed(error.to_string()))?,
+        _ = connection => return Err(failed("EOF".into())),
+    };
+    // Field 1, a number: 1 is SERVING.
+    match answered.to_bytes().get(5..) {
+        Some([0x08, 1, ..]) => Ok(()),
+        _ => Err(format!("service unhealthy (responded with {:?})", "NOT_SERVING")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -232,7 +291,10 @@ mod tests {
         check(json!({"httpGet": {"port": "web"}}), http(8080, "/"));
         check(json!({"httpGet": {"port": 81, "path": "x"}}), http(81, "/x"));
         check(json!({"tcpSocket": {"port": "web"}}), Ask::Tcp(at(8080)));
-        check(json!({"exec": {"command": ["true"]}}), Ask::Exec);
+        check(json!({"exec": {"command": ["true"]}}), Ask::Exec { code: 0 });
+        check(json!({"exec": {"command": ["false"]}}), Ask::Exec { code: 1 });
+        check(json!({"exec": {"command": ["cat", "/tmp/healthy"]}}), Ask::Exec { code: 0 });
+        check(json!({"grpc": {"port": 9, "service": "s"}}), Ask::Grpc { at: at(9), service: "s".into() });
         check(
             json!({"tcpSocket": {"port": "none"}}),
             Ask::Impossible("the container has no such port".into()),

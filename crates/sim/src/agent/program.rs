@@ -62,6 +62,12 @@ pub(super) fn decide(container: &Value, finite: bool, programs: &Programs) -> Pr
     }
 }
 
+/// What a command exits with, as far as it is understood; 0 otherwise.
+pub(super) fn exit_code(spec: &Value) -> i32 {
+    let steps = script(&words(spec)).unwrap_or_default();
+    steps.iter().find_map(|step| if let Step::Exit(code) = step { Some(*code) } else { None }).unwrap_or(0)
+}
+
 impl Programs {
     /// By the whole image, or by it without its tag and digest.
     fn find(&self, image: &str) -> Option<&Local> {

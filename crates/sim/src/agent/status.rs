@@ -345,3 +345,119 @@ fn ready(pod: &Value, state: &PodState, phase: &str, conditions: &[Value]) -> Co
     }
     Condition::not("Ready", "ReadinessGatesNotReady", wrong.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A container by its last word: `new`, `up`, `ready`, `done` (0), `bad` (1) or `loop` (bad, waiting again).
+    fn container(word: &str) -> Container {
+        let mut container = Container::new(&json!({"name": word, "image": "i"}), "ContainerCreating");
+        let ended = |code| Ended { code, ..Ended::default() };
+        match word {
+            "up" => container.state = State::Running { since_s: 1 },
+            "ready" => {
+                container.state = State::Running { since_s: 1 };
+                (container.ready, container.started) = (true, true);
+            }
+            "done" => container.state = State::Ended(ended(0)),
+            "bad" => container.state = State::Ended(ended(1)),
+            "loop" => container.last = Some(ended(1)),
+            _ => return container,
+        }
+        container.id = word.into();
+        container
+    }
+
+    fn pod_state(init: &[&str], main: &[&str]) -> PodState {
+        let all = |words: &[&str]| words.iter().map(|word| container(word)).collect();
+        PodState { init: all(init), main: all(main), ..PodState::default() }
+    }
+
+    #[test]
+    fn phases() {
+        let check = |policy: &str, init: &[&str], main: &[&str], ending: bool, want: &str| {
+            let pod = json!({"spec": {"restartPolicy": policy}});
+            let state = PodState { ending, ..pod_state(init, main) };
+            assert_eq!(phase(&pod, &state), want, "{policy} {init:?} {main:?} {ending}");
+        };
+        check("Always", &[], &["new"], false, "Pending");
+        check("Always", &[], &["up", "new"], false, "Pending");
+        check("Always", &[], &["up"], false, "Running");
+        check("Always", &["up"], &["new"], false, "Pending");
+        check("Always", &["done"], &["up"], false, "Running");
+        check("Always", &["bad"], &["new"], false, "Pending");
+        check("Never", &["bad"], &["new"], false, "Failed");
+        check("Always", &[], &["loop"], false, "Running");
+        check("Always", &[], &["done"], false, "Running");
+        check("Always", &[], &["done"], true, "Succeeded");
+        check("Always", &[], &["bad"], true, "Failed");
+        check("OnFailure", &[], &["done"], false, "Succeeded");
+        check("OnFailure", &[], &["bad"], false, "Running");
+        check("OnFailure", &[], &["done", "up"], false, "Running");
+        check("Never", &[], &["done", "bad"], false, "Failed");
+        check("Never", &[], &["done", "done"], false, "Succeeded");
+    }
+
+    #[test]
+    fn conditions_as_a_kubelet_says_them() {
+        let check = |policy: &str, init: &[&str], main: &[&str], kind: &str, want: &str| {
+            let pod = json!({"spec": {"restartPolicy": policy}});
+            let status = status(&pod, &pod_state(init, main), 0);
+            let found = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == kind).unwrap();
+            let texts = ["status", "reason", "message"].map(|field| found[field].as_str().unwrap_or("-"));
+            assert_eq!(texts.join(" | "), want, "{init:?} {main:?} {kind}");
+        };
+        check("Always", &[], &["ready"], "Ready", "True | - | -");
+        let unready = "False | ContainersNotReady | containers with unready status: [up new]";
+        check("Always", &[], &["up", "new", "ready"], "Ready", unready);
+        check("Always", &[], &["up", "new", "ready"], "ContainersReady", unready);
+        let incomplete = "False | ContainersNotInitialized | containers with incomplete status: [up]";
+        check("Always", &["done", "up"], &["new"], "Initialized", incomplete);
+        check("Never", &[], &["done"], "Ready", "False | PodCompleted | -");
+        check("Never", &[], &["done"], "Initialized", "True | PodCompleted | -");
+        check("Never", &[], &["bad"], "ContainersReady", "False | PodFailed | -");
+    }
+
+    #[test]
+    fn what_was_so_keeps_its_time_and_what_others_say_stays() {
+        let old = json!({"status": {"conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+            {"type": "Initialized", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+            {"type": "example.com/gate", "status": "True"}]}});
+        let status = status(&old, &pod_state(&[], &["ready"]), 1_000_000_000);
+        let time = |kind: &str| {
+            let found = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == kind);
+            found.unwrap()["lastTransitionTime"].clone()
+        };
+        assert_eq!(time("Ready"), "2020-01-01T00:00:00Z");
+        assert_eq!(time("Initialized"), "2001-09-09T01:46:40Z");
+        assert_eq!(time("example.com/gate"), Value::Null);
+    }
+
+    #[test]
+    fn a_status_is_read_back() {
+        for words in [&["ready", "new"][..], &["bad", "loop"], &["done"]] {
+            let specs: Vec<Value> = words.iter().map(|word| json!({"name": word, "image": "i"})).collect();
+            let mut pod = json!({"metadata": {"uid": "u"}, "spec": {"containers": specs}});
+            let state = PodState { started_s: 5, ..pod_state(&[], words) };
+            pod["status"] = status(&pod, &state, 7);
+            let again = crate::agent::resume::state(&pod, None, 9);
+            assert_eq!(again.started_s, 5);
+            for (before, after) in state.main.iter().zip(&again.main) {
+                assert_eq!(
+                    (&after.name, after.restarts, &after.id),
+                    (&before.name, before.restarts, &before.id)
+                );
+                let code = after.ended().map(|ended| ended.code);
+                let want = match before.name.as_str() {
+                    "ready" => Some(255),
+                    "bad" | "loop" => Some(1),
+                    "done" => Some(0),
+                    _ => None,
+                };
+                assert_eq!(code, want, "{}", before.name);
+            }
+        }
+    }
+}

@@ -228,3 +228,9 @@ fn open_door(shared: &Shared, door: Door, target: &Target) -> std::io::Result<Op
     }
     Ok(Open { chooser, door: tasks, life })
 }
+
+/// Plans for objects that may make no sense.
+#[cfg(test)]
+pub(crate) fn hostile_plan(services: &[Arc<Value>], slices: &[Arc<Value>]) {
+    let _ = plan::plan(services, slices, &[("n".into(), Ipv4Addr::LOCALHOST)]);
+}

@@ -9,6 +9,9 @@ use super::{Pod, RETRY};
 use crate::agent::container::{Running, Which};
 use crate::gate::Faults;
 
+/// The longest that a pod is waited for; what is asked for may be more than clocks can count.
+const GRACE_MAX: Duration = Duration::from_secs(365 * 86400);
+
 impl Pod {
     /// Stops everything at once.
     pub(super) async fn kill(&mut self) {
@@ -60,7 +63,7 @@ impl Pod {
         let began = Instant::now();
         loop {
             let grace = self.object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(30);
-            let deadline = began + Duration::from_secs(grace);
+            let deadline = began + Duration::from_secs(grace).min(GRACE_MAX);
             let ended = futures::future::join_all(self.running.values().map(Running::ended));
             tokio::select! {
                 _ = ended => return false,
