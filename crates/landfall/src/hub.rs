@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::HubOptions;
+use crate::say::say;
 
 /// Runs a hub until it is told to stop.
 pub(crate) fn run(options: &HubOptions) -> Result<()> {
@@ -138,19 +139,18 @@ fn hostname() -> String {
     if name.trim().is_empty() { "hub".into() } else { name.trim().into() }
 }
 
-#[expect(clippy::print_stdout, reason = "what to type next is the command's output")]
 fn announce(options: &HubOptions, url: &str, kubeconfig: &Path, took: std::time::Duration) {
     let kept = if options.etcd.is_empty() {
         options.data_dir.join("store").display().to_string()
     } else {
         options.etcd.join(", ")
     };
-    println!("Landfall hub is ready after {} ms.", took.as_millis());
-    println!("  API         {url}");
-    println!("  objects in  {kept}");
-    println!("  kubeconfig  {}", kubeconfig.display());
-    println!();
-    println!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+    say(&format!("Landfall hub is ready after {} ms.", took.as_millis()));
+    say(&format!("  API         {url}"));
+    say(&format!("  objects in  {kept}"));
+    say(&format!("  kubeconfig  {}", kubeconfig.display()));
+    say("");
+    say(&format!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display()));
 }
 
 /// Waits for Ctrl-C or a polite kill.

@@ -6,6 +6,7 @@ mod echo;
 mod hub;
 mod pause;
 mod playground;
+mod say;
 
 use std::process::ExitCode;
 

@@ -19,6 +19,8 @@ use anyhow::Result;
 use options::{ApplyOptions, DeleteOptions, DescribeOptions, GetOptions};
 use target::Target;
 
+use crate::say::print;
+
 /// Shows objects.
 pub(crate) fn get(options: &GetOptions) -> Result<()> {
     run(async { get::run(options, &Target::find(&options.connection).await?).await })
@@ -41,10 +43,4 @@ pub(crate) fn delete(options: &DeleteOptions) -> Result<()> {
 
 fn run(command: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
-}
-
-/// Prints what a command found.
-#[expect(clippy::print_stdout, reason = "what the command was asked for")]
-fn print(text: &str) {
-    print!("{text}");
 }

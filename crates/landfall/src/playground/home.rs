@@ -75,6 +75,7 @@ impl Drop for Home {
         if let Some(entry) = &self.entry {
             let _ = fs::remove_file(entry);
         }
+        let _ = fs::remove_file(self.path.join("control.json"));
         if !self.kept {
             let _ = fs::remove_dir_all(&self.path);
         }

@@ -12,7 +12,6 @@ mod home;
 mod join;
 pub(crate) mod options;
 
-use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use landfall_sim::world::{Site, Start, World};
 use crate::basics::options::Connection;
 use crate::cli::HubOptions;
 use crate::hub::{self, Hub};
+use crate::say::say;
 use files::Before;
 use home::Home;
 use options::{FaultOptions, PlaygroundCommand, PlaygroundOptions};
@@ -158,8 +158,8 @@ fn next(home: &Home, world: &World, took: std::time::Duration) -> String {
             "  export KUBECONFIG={kubeconfig}
   kubectl get clusters
   kubectl --context {first} create deployment web --image=echo --replicas=3
-  kubectl --context {first} expose deployment web --port=80 --type=LoadBalancer
-  curl http://$(kubectl --context {first} get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}')
+  kubectl --context {first} expose deployment web --port=8080 --type=LoadBalancer
+  curl http://$(kubectl --context {first} get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}'):8080
   {own} playground fault kill {first}",
             kubeconfig = kubeconfig.display(),
             own = own_name(),
@@ -185,14 +185,4 @@ fn own_name() -> String {
 fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
-}
-
-/// Says something to whoever watches.
-#[expect(clippy::print_stdout, reason = "what the playground does is its output")]
-fn say(text: &str) {
-    println!("{text}");
-    // Whoever reads a pipe wants it now.
-    if !std::io::stdout().is_terminal() {
-        let _ = std::io::Write::flush(&mut std::io::stdout());
-    }
 }

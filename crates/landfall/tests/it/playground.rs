@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One request; none when nobody answers.
 fn request(address: &str) -> Option<Value> {
     let mut stream =
-        TcpStream::connect_timeout(&format!("{address}:80").parse().ok()?, Duration::from_secs(2)).ok()?;
+        TcpStream::connect_timeout(&format!("{address}:8080").parse().ok()?, Duration::from_secs(2)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     stream.write_all(b"GET /hello HTTP/1.1\r\nhost: web\r\nconnection: close\r\n\r\n").ok()?;
     let mut answer = Vec::new();
@@ -57,7 +57,7 @@ fn a_newcomer_sees_it_work_breaks_it_and_goes_on_later() {
     );
     playground.kubectl_ok("--context us-east create deployment web --image=echo --replicas=3");
     playground.kubectl_ok("--context us-east rollout status deployment/web --timeout=60s");
-    playground.kubectl_ok("--context us-east expose deployment web --port=80 --type=LoadBalancer");
+    playground.kubectl_ok("--context us-east expose deployment web --port=8080 --type=LoadBalancer");
     let address = playground.address("us-east", "web");
     let pods: BTreeSet<String> = (0..6)
         .map(|_| {
@@ -140,7 +140,7 @@ kind: Service
 metadata: {name: app, labels: {app: app}}
 spec:
   selector: {app: app}
-  ports: [{port: 80}]
+  ports: [{port: 8080}]
 ";
 
 #[test]
