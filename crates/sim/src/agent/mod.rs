@@ -151,7 +151,7 @@ pub(crate) struct Context {
 /// Starts the agents of a member. They serve the logs of its pods through its API from then on.
 pub fn start(api: &Arc<Api>, gate: Gate, config: Config) -> Agent {
     let tasks = Tasks::default();
-    let registry = Arc::new(Registry::default());
+    let registry = Arc::new(Registry::new(gate.clone()));
     // A listener for every port of every pod.
     listen::raise_open_files();
     let count = u32::try_from(config.nodes.len()).unwrap_or(u32::MAX);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream, StreamExt};
 use landfall_api::{Status, meta};
 use landfall_apiserver::read::logs::{LogOptions, PodLogs};
 use parking_lot::Mutex;
@@ -13,10 +13,16 @@ use serde_json::Value;
 use super::Usage;
 use super::logs::{self, Log};
 use crate::echo::Load;
+use crate::gate::Gate;
 
 /// All pods of a member that run.
-#[derive(Default)]
-pub(crate) struct Registry(Mutex<HashMap<(String, String), BTreeMap<String, Runs>>>);
+pub(crate) struct Registry {
+    gate: Gate,
+    pods: Mutex<Pods>,
+}
+
+/// Containers by name, by namespace and name of their pod.
+type Pods = HashMap<(String, String), BTreeMap<String, Runs>>;
 
 /// The runs of a container whose logs are kept.
 #[derive(Default)]
@@ -39,9 +45,14 @@ fn total(containers: &BTreeMap<String, Runs>) -> Usage {
 }
 
 impl Registry {
+    /// Nothing runs yet.
+    pub(super) fn new(gate: Gate) -> Self {
+        Self { gate, pods: Mutex::default() }
+    }
+
     /// A container of a pod has started.
     pub(super) fn began(&self, pod: &Value, container: &str, log: Arc<Log>, load: Arc<Load>) {
-        let mut pods = self.0.lock();
+        let mut pods = self.pods.lock();
         let runs = pods.entry(key(pod)).or_default().entry(container.to_owned()).or_default();
         if let Some((log, _)) = runs.current.replace((log, load)) {
             runs.previous = Some(log);
@@ -50,17 +61,17 @@ impl Registry {
 
     /// A pod is gone.
     pub(super) fn forget(&self, pod: &Value) {
-        self.0.lock().remove(&key(pod));
+        self.pods.lock().remove(&key(pod));
     }
 
     /// How busy a pod is.
     pub(super) fn usage(&self, namespace: &str, pod: &str) -> Option<Usage> {
-        self.0.lock().get(&(namespace.to_owned(), pod.to_owned())).map(total)
+        self.pods.lock().get(&(namespace.to_owned(), pod.to_owned())).map(total)
     }
 
     /// How busy every pod is, by namespace and name.
     pub(super) fn usages(&self) -> BTreeMap<(String, String), Usage> {
-        self.0.lock().iter().map(|(pod, containers)| (pod.clone(), total(containers))).collect()
+        self.pods.lock().iter().map(|(pod, containers)| (pod.clone(), total(containers))).collect()
     }
 
     /// The log of a container: of its current run, or of the one before.
@@ -71,7 +82,7 @@ impl Registry {
         container: &str,
         previous: bool,
     ) -> Option<Arc<Log>> {
-        let pods = self.0.lock();
+        let pods = self.pods.lock();
         let runs = pods.get(&(namespace.to_owned(), pod.to_owned()))?.get(container)?;
         if previous { runs.previous.clone() } else { Some(runs.current.as_ref()?.0.clone()) }
     }
@@ -81,17 +92,39 @@ impl PodLogs for Registry {
     fn open(&self, pod: &Value, options: &LogOptions) -> Result<BoxStream<'static, Bytes>, Status> {
         let (namespace, name, container) =
             (meta::namespace(pod), meta::name(pod), options.container.as_str());
-        if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or("");
+        if node.is_empty() {
             return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
         }
-        let Some(log) = self.log(namespace, name, container, options.previous) else {
-            let why = if options.previous {
-                format!("previous terminated container {container:?} in pod {name:?} not found")
-            } else {
-                format!("container {container:?} in pod {name:?} is waiting to start: ContainerCreating")
-            };
+        if self.gate.now().node_lost(node) {
+            let host = pod["status"]["hostIP"].as_str().unwrap_or("");
+            let url = format!("https://{host}:10250/containerLogs/{namespace}/{name}/{container}");
+            return Err(Status::internal(format!(
+                "Get {url:?}: dial tcp {host}:10250: connect: no route to host"
+            )));
+        }
+        if let Some(log) = self.log(namespace, name, container, options.previous) {
+            return Ok(logs::lines(log, options));
+        }
+        if options.previous {
+            let why = format!("previous terminated container {container:?} in pod {name:?} not found");
             return Err(Status::bad_request(why));
-        };
-        Ok(logs::lines(log, options))
+        }
+        match waiting(pod, container) {
+            Some(reason) => {
+                let why = format!("container {container:?} in pod {name:?} is waiting to start: {reason}");
+                Err(Status::bad_request(why))
+            }
+            // It ended before this agent began, and what it said went with the one before.
+            None => Ok(stream::empty().boxed()),
+        }
     }
+}
+
+/// What a container that has not run waits for.
+fn waiting<'a>(pod: &'a Value, container: &str) -> Option<&'a str> {
+    let lists = ["containerStatuses", "initContainerStatuses"].map(|list| pod["status"][list].as_array());
+    let found = lists.into_iter().flatten().flatten().find(|status| status["name"] == container);
+    let Some(status) = found else { return Some("ContainerCreating") };
+    status["state"]["waiting"]["reason"].as_str()
 }

@@ -90,10 +90,10 @@ async fn run(client: Client, shared: Shared, config: Config) {
             changes = follow.next() => {
                 let Some(changes) = changes else { return };
                 changes.into_iter().for_each(|change| remember(&mut objects, change));
-                let of = |plural: &'static str| {
-                    objects.iter().filter(move |(key, _)| key.contains(plural)).map(|(_, object)| object)
+                let of = |prefix: &'static str| {
+                    objects.iter().filter(move |(key, _)| key.starts_with(prefix)).map(|(_, object)| object)
                 };
-                wanted = plan::plan(of("/services/"), of("/endpointslices/"), &config.nodes);
+                wanted = plan::plan(of("core/services/"), of("discovery.k8s.io/endpointslices/"), &config.nodes);
             }
             _ = faults.changed() => {}
             () = tokio::time::sleep(RETRY), if failed => {}

@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt;
 
 use super::{command, echo};
 use crate::agent::{Local, Programs};
-use crate::testing::{World, ask, at};
+use crate::testing::{World, ask, at, get};
 
 /// What curl gets from the API as its administrator.
 async fn curl(world: &World, path: &str) -> String {
@@ -51,6 +51,10 @@ async fn logs_are_served() {
     check("pods/web/log?container=x", "container x is not valid for pod web").await;
     check("pods/web/log?previous=true", "previous terminated container \"web\" in pod \"web\" not found")
         .await;
+    world.gate.change(|faults| assert!(faults.nodes_lost.insert("n1".into())));
+    assert!(curl(&world, "pods/web/log").await.contains("no route to host"));
+    world.gate.heal();
+    while get(to, "/").await.is_err() {}
     // Following sees what comes, and ends with the container.
     let mut following = curl_command(&world, "pods/web/log?follow=true&tailLines=0");
     let mut following = following.stdout(std::process::Stdio::piped()).spawn().unwrap();
