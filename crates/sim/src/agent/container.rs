@@ -229,9 +229,12 @@ impl Running {
     }
 
     /// Waits until everything that was asked to stop has.
-    pub(super) async fn ended(&self) {
-        self.doors.join().await;
-        self.serving.join().await;
+    pub(super) fn ended(&self) -> impl Future<Output = ()> + use<> {
+        let (doors, serving) = (self.doors.clone(), self.serving.clone());
+        async move {
+            doors.join().await;
+            serving.join().await;
+        }
     }
 
     /// Pulls the plug. Its ports are free when this returns.

@@ -68,6 +68,15 @@ pub(super) fn exit_code(spec: &Value) -> i32 {
     steps.iter().find_map(|step| if let Step::Exit(code) = step { Some(*code) } else { None }).unwrap_or(0)
 }
 
+/// How long a container sleeps before it is asked to stop: the one preStop hook that is understood.
+pub(super) fn pre_stop(container: &Value) -> Duration {
+    let hook = &container["lifecycle"]["preStop"];
+    let slept = |step: &Step| if let Step::Sleep(time) = step { *time } else { None };
+    let command = || script(&words(&hook["exec"])).iter().flatten().filter_map(slept).max();
+    let seconds = hook["sleep"]["seconds"].as_u64().map(Duration::from_secs);
+    seconds.or_else(command).unwrap_or_default()
+}
+
 impl Programs {
     /// By the whole image, or by it without its tag and digest.
     fn find(&self, image: &str) -> Option<&Local> {
@@ -192,6 +201,22 @@ mod tests {
         check(&json!({"image": "local/tool:v1"}), false, &local("a"));
         check(&json!({"image": "local/tool@sha256:0", "args": ["b"]}), false, &local("b"));
         check(&json!({}), false, &Program::Echo);
+    }
+
+    #[test]
+    fn sleeping_before_the_end() {
+        let check = |hook: Value, want: u64| {
+            assert_eq!(
+                pre_stop(&json!({"lifecycle": {"preStop": hook}})),
+                Duration::from_secs(want),
+                "{hook}"
+            );
+        };
+        check(json!({"sleep": {"seconds": 3}}), 3);
+        check(json!({"exec": {"command": ["/bin/sh", "-c", "sleep 4"]}}), 4);
+        check(json!({"exec": {"command": ["nginx", "-s", "quit"]}}), 0);
+        check(json!({"httpGet": {"port": 80}}), 0);
+        check(Value::Null, 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{Pod, RETRY};
 use crate::agent::container::{Running, Which};
+use crate::agent::program;
 use crate::gate::Faults;
 
 /// The longest that a pod is waited for; what is asked for may be more than clocks can count.
@@ -23,7 +24,6 @@ impl Pod {
     pub(super) async fn terminate(mut self) {
         self.state.ending = true;
         let running: Vec<Which> = self.running.keys().copied().collect();
-        self.running.values().for_each(Running::terminate);
         for which in &running {
             let Some(container) = self.container(*which) else { continue };
             container.ready = false;
@@ -31,7 +31,13 @@ impl Pod {
             self.event("Normal", "Killing", &name, format!("Stopping container {name}")).await;
         }
         self.report().await;
-        let mut gone = self.drain().await;
+        let began = Instant::now();
+        let pause =
+            running.iter().map(|which| program::pre_stop(&self.spec(*which))).max().unwrap_or_default();
+        let mut gone = self.drain(began, tokio::time::sleep(pause.min(GRACE_MAX))).await;
+        self.running.values().for_each(Running::terminate);
+        let ended = futures::future::join_all(self.running.values().map(Running::ended));
+        gone = gone || self.drain(began, ended).await;
         for which in running {
             self.end(which, 0, String::new()).await;
         }
@@ -58,21 +64,19 @@ impl Pod {
         tokio::select! { () = again => false, _ = self.updates.wait_for(Option::is_none) => true }
     }
 
-    /// Waits until all containers have ended or their time is over; true when the pod is gone from the API.
-    async fn drain(&mut self) -> bool {
-        let began = Instant::now();
+    /// Waits until something is done or the pod's time is over; true when the pod is gone from the API.
+    async fn drain<T>(&mut self, began: Instant, done: impl Future<Output = T>) -> bool {
+        let mut done = std::pin::pin!(done);
         loop {
             let grace = self.object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(30);
             let deadline = began + Duration::from_secs(grace).min(GRACE_MAX);
-            let ended = futures::future::join_all(self.running.values().map(Running::ended));
             tokio::select! {
-                _ = ended => return false,
+                _ = &mut done => return false,
                 () = tokio::time::sleep_until(deadline) => return false,
                 changed = self.updates.changed() => {
                     // The agent itself stops, or somebody was impatient.
-                    let Some(object) = changed.ok().and_then(|()| self.updates.borrow_and_update().clone()) else {
-                        return true;
-                    };
+                    let latest = changed.ok().and_then(|()| self.updates.borrow_and_update().clone());
+                    let Some(object) = latest else { return true };
                     self.object = object;
                 }
             }

@@ -74,6 +74,20 @@ async fn a_pod_ends_after_its_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pod_serves_while_it_sleeps_before_the_end() {
+    let world = World::start().await;
+    let mut spec = echo();
+    spec["containers"][0]["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
+    world.pod("web", spec).await;
+    let to = at(&world.ready("web").await, 8080);
+    world.delete("pods", "web", None).await;
+    world.pod_until("web", "it is not ready", |pod| condition(pod, "Ready") == "False").await;
+    assert_eq!(ask(to, "/").await["pod"], "web", "still there for those who do not know yet");
+    world.pod_until("web", "it is gone", Value::is_null).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_impatient_deletion_cuts_requests() {
     let world = World::start().await;
     world.pod("web", echo()).await;
