@@ -107,10 +107,12 @@ fn build_missing(missing: &[&'static str], say: Say<'_>) -> Result<(), Error> {
     let Some(go) = find("go") else {
         return Err(Error::NoGo { binaries: missing.join(", "), cache: cache() });
     };
-    std::fs::create_dir_all(cache()).map_err(Error::io(format!("make {}", cache().display())))?;
-    let lock = std::fs::File::create(cache().join("build.lock"));
+    let lock =
+        std::fs::create_dir_all(cache()).and_then(|()| std::fs::File::create(cache().join("build.lock")));
     let lock = lock.and_then(|file| file.lock().map(|()| file));
-    let _lock = lock.map_err(Error::io(format!("lock {}", cache().join("build.lock").display())))?;
+    let place = cache().display().to_string();
+    let _lock =
+        lock.map_err(Error::io(format!("build into {place} (LANDFALL_CACHE names another place)")))?;
     for name in missing {
         let kept = kept(name);
         // Somebody else may have built it while we waited for the lock.

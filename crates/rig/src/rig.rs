@@ -220,8 +220,10 @@ impl Rig {
             let threads: Vec<_> =
                 self.clusters.iter().map(|cluster| scope.spawn(move || start(cluster))).collect();
             // All are waited for; the first error is the one to show.
-            let results: Vec<Result<(), Error>> =
-                threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Stopped))).collect();
+            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+            let results: Vec<Result<(), Error>> = joined
+                .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect();
             results.into_iter().collect()
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use landfall_rig::{Config, Rig, Stop, assets, control};
+use landfall_rig::{Config, Error, Rig, Stop, assets, control};
 
 use crate::shell::{output, root, say};
 
@@ -91,6 +91,10 @@ pub(crate) fn prepare() -> Result<()> {
 
 fn up(name: &str, clusters: usize, nodes: usize, landfall: Option<&PathBuf>) -> Result<()> {
     landfall_rig::check_machine()?;
+    if control::order(name, &["status"]).is_ok() {
+        // Said before minutes are spent on building.
+        return Err(Error::Running { name: name.to_owned(), directory: landfall_rig::directory(name) }.into());
+    }
     let landfall = landfall.cloned().map_or_else(build, Ok)?;
     let stop = Stop::default();
     on_signal(&stop)?;
@@ -162,7 +166,10 @@ fn on_signal(stop: &Stop) -> Result<()> {
             let _ = ready.send(signals.as_ref().err().map(ToString::to_string));
             let Ok(mut signals) = signals else { return };
             let [a, b, c] = signals.as_mut_slice() else { return };
-            tokio::select! { _ = a.recv() => {}, _ = b.recv() => {}, _ = c.recv() => {} }
+            let name = tokio::select! {
+                _ = a.recv() => "Ctrl-C", _ = b.recv() => "SIGTERM", _ = c.recv() => "SIGHUP",
+            };
+            say(&format!("==> {name}"));
             stop.ask();
         });
     });
