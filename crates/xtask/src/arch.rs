@@ -19,6 +19,7 @@ pub(crate) struct Options {
 /// Every crate's layer and its one purpose. Edges go strictly down, and doers never depend on each other.
 const LAYERS: &[(&str, u8, &str)] = &[
     ("api", 0, "the words: kinds, keys, schemas, validation"),
+    ("plan", 1, "decides: pure functions from state to plan, with reasons"),
     ("store", 1, "keeps bytes under keys with revisions"),
     ("runtime", 1, "what every daemon needs once"),
     ("apiserver", 2, "serves kinds over the Kubernetes protocol"),

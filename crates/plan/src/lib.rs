@@ -1,0 +1,26 @@
+//! What should be done, and why: pure functions from what is wanted and what is seen to a plan.
+//!
+//! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`].
+//!
+//! Every decision carries a [`Reason`] that `kubectl describe` can print. Times are milliseconds since the Unix
+//! epoch and end in `_ms`; where waiting is part of the decision, it says when to look again.
+//!
+//! Deliberately absent: clocks, randomness, sockets, files, threads, and memory between calls. The same input gives the same
+//! plan on every hub, so that a new leader goes on where the last one stopped.
+#![deny(clippy::wildcard_enum_match_arm)]
+
+pub mod hash;
+pub mod membership;
+pub mod placement;
+pub mod reason;
+pub mod replicas;
+
+pub use reason::Reason;
+
+/// The earlier of two times, either of which may be none.
+pub(crate) fn earlier(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
+}

@@ -1,0 +1,6 @@
+//! The decisions, as a user of the crate sees them.
+
+mod placement;
+mod properties;
+mod replicas;
+mod vectors;

@@ -1,0 +1,150 @@
+//! What holds for every input.
+
+use landfall_plan::replicas::{ClusterPreferences, Observation, Policy, Preferences, Slot, divide};
+use proptest::prelude::*;
+
+use super::replicas::World;
+
+fn preferences() -> impl Strategy<Value = Preferences> {
+    let one =
+        (0_u32..5, 0_u32..4, prop::option::of(4_u32..40)).prop_map(|(weight, min_replicas, max_replicas)| {
+            ClusterPreferences { weight, min_replicas, max_replicas }
+        });
+    (any::<bool>(), one.clone(), prop::collection::btree_map("[a-f]", one, 0..4)).prop_map(
+        |(rebalance, every, named)| {
+            let mut clusters = named;
+            clusters.insert("*".to_owned(), every);
+            Preferences { rebalance, clusters }
+        },
+    )
+}
+
+fn slots() -> impl Strategy<Value = Vec<Slot>> {
+    let slot = (
+        0_u32..5,
+        0_u32..10,
+        prop::option::of(0_u32..30),
+        prop::option::of(0_u32..30),
+        prop::option::of(0_u32..30),
+    )
+        .prop_map(|(weight, min, max, capacity, current)| {
+            let max = max.map(|max| max.max(min));
+            Slot { weight, min, max, capacity, current, ..Slot::default() }
+        });
+    prop::collection::vec(slot, 0..12)
+}
+
+fn world() -> impl Strategy<Value = World> {
+    (1_usize..7, 0_u32..60, preferences()).prop_map(|(count, replicas, preferences)| {
+        let names = ["a", "b", "c", "d", "e", "f"].into_iter().take(count).collect::<Vec<_>>().join(" ");
+        World { preferences, ..World::new(&names, replicas) }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_are_conserved_and_limits_kept(total in 0_u32..200, rebalance: bool, mut slots in slots()) {
+        let unplaced = divide(total, rebalance, &mut slots);
+        prop_assert_eq!(slots.iter().map(|s| s.planned).sum::<u32>() + unplaced, total);
+        for slot in &slots {
+            prop_assert!(slot.max.is_none_or(|max| slot.planned <= max));
+            prop_assert!(slot.capacity.is_none_or(|room| slot.planned <= room));
+        }
+        let minimums: u32 = slots.iter().map(|s| s.min.min(s.capacity.unwrap_or(u32::MAX))).sum();
+        if minimums <= total {
+            for slot in &slots {
+                prop_assert!(slot.planned >= slot.min.min(slot.capacity.unwrap_or(u32::MAX)));
+            }
+        }
+        if !rebalance {
+            prop_assert!(slots.iter().map(|s| s.overflow).sum::<u32>() <= unplaced);
+        }
+        let open = slots.iter().any(|s| s.weight > 0 && s.max.is_none() && s.capacity.is_none());
+        prop_assert!(!open || unplaced == 0);
+    }
+
+    #[test]
+    fn as_few_as_possible_move_without_rebalancing(total in 0_u32..200, mut slots in slots()) {
+        for slot in &mut slots {
+            slot.min = 0;
+            slot.current = slot.current.or(Some(0));
+        }
+        let may_stay = |s: &Slot| s.current.unwrap().min(s.max.unwrap_or(u32::MAX)).min(s.capacity.unwrap_or(u32::MAX));
+        let could_stay = slots.iter().map(may_stay).sum::<u32>().min(total);
+        divide(total, false, &mut slots);
+        let stay: u32 = slots.iter().map(|s| s.planned.min(s.current.unwrap())).sum();
+        prop_assert_eq!(stay, could_stay);
+    }
+
+    #[test]
+    fn worlds_come_to_rest_and_then_nothing_changes(mut world in world()) {
+        world.settle();
+        let before = world.clusters.clone();
+        let plan = world.turn();
+        prop_assert_eq!(&world.clusters, &before);
+        prop_assert_eq!(world.live() + plan.unplaced, world.replicas);
+        for seen in &world.clusters {
+            let wished = world.preferences.of(&seen.cluster).unwrap();
+            prop_assert!(seen.spec.unwrap() <= wished.max_replicas.unwrap_or(u32::MAX));
+        }
+    }
+
+    #[test]
+    fn plans_do_not_depend_on_the_order_of_clusters(mut world in world(), turns in 0_usize..3) {
+        for _ in 0..turns {
+            world.turn();
+        }
+        let mut plan = world.plan();
+        world.clusters.reverse();
+        let mut reversed = world.plan();
+        plan.shares.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        reversed.shares.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        prop_assert_eq!(plan, reversed);
+    }
+
+    #[test]
+    fn a_new_cluster_gets_its_fair_share(count in 1_usize..6, replicas in 0_u32..60) {
+        let names = ["a", "b", "c", "d", "e"].into_iter().take(count).collect::<Vec<_>>().join(" ");
+        let mut world = World::new(&names, replicas);
+        world.settle();
+        world.clusters.push(Observation { cluster: "new".into(), ..Observation::default() });
+        let most = replicas + replicas.div_ceil(4);
+        for _ in 0..60 {
+            world.turn();
+            prop_assert!(world.live() <= most, "{} of at most {}", world.live(), most);
+        }
+        let share = world.at("new").spec.unwrap();
+        let parts = u32::try_from(count).unwrap() + 1;
+        prop_assert!(share >= replicas / parts && share <= replicas.div_ceil(parts));
+        prop_assert_eq!(world.live(), replicas);
+    }
+
+    #[test]
+    fn a_dead_cluster_comes_back_without_both_copies_staying(
+        count in 2_usize..6, replicas in 0_u32..60, dead in 0_usize..2, surge_percent in 0_u32..50,
+    ) {
+        let names = ["a", "b", "c", "d", "e"].into_iter().take(count).collect::<Vec<_>>().join(" ");
+        let mut world = World::new(&names, replicas);
+        world.policy = Policy { surge_percent, ..Policy::default() };
+        world.settle();
+        let before = world.specs();
+        let most = replicas + (replicas * surge_percent).div_ceil(100);
+        world.clusters[dead].offline_since_ms = Some(world.now_ms);
+        world.now_ms += 60_000;
+        for _ in 0..80 {
+            world.turn();
+            prop_assert!(world.live() <= most, "{} of at most {}", world.live(), most);
+        }
+        prop_assert_eq!(world.live(), replicas, "the others stand in");
+        world.clusters[dead].offline_since_ms = None;
+        let mut last = world.live();
+        for _ in 0..80 {
+            world.turn();
+            prop_assert!(world.live() <= last.max(most), "it only gets fewer");
+            last = world.live();
+        }
+        prop_assert_eq!(world.specs(), before);
+    }
+}

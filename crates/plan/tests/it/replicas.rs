@@ -1,0 +1,290 @@
+//! Whole stories of replicas: loss and return, no room, rollouts, new clusters, drains.
+
+use landfall_plan::replicas::{Observation, OnLoss, Plan, Policy, Preferences, Request, plan};
+
+const NOW: i64 = 1_000_000_000;
+
+/// A world of clusters that do at once what they are told, unless told otherwise.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) clusters: Vec<Observation>,
+    pub(crate) replicas: u32,
+    pub(crate) preferences: Preferences,
+    pub(crate) policy: Policy,
+    pub(crate) now_ms: i64,
+}
+
+impl World {
+    pub(crate) fn new(names: &str, replicas: u32) -> Self {
+        let cluster = |name: &str| Observation { cluster: name.to_owned(), ..Observation::default() };
+        Self {
+            clusters: names.split(' ').map(cluster).collect(),
+            replicas,
+            preferences: Preferences::default(),
+            policy: Policy::default(),
+            now_ms: NOW,
+        }
+    }
+
+    pub(crate) fn rebalancing(mut self) -> Self {
+        self.preferences.rebalance = true;
+        self
+    }
+
+    pub(crate) fn at(&mut self, name: &str) -> &mut Observation {
+        self.clusters.iter_mut().find(|c| c.cluster == name).expect("a cluster of this world")
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        plan(&Request {
+            key: "shop/web",
+            replicas: self.replicas,
+            preferences: &self.preferences,
+            policy: &self.policy,
+            autoscaled: false,
+            clusters: &self.clusters,
+            now_ms: self.now_ms,
+        })
+    }
+
+    /// Plans and does it; clusters that are online make everything ready at once.
+    pub(crate) fn turn(&mut self) -> Plan {
+        let plan = self.plan();
+        for (seen, share) in self.clusters.iter_mut().zip(&plan.shares) {
+            assert!(seen.offline_since_ms.is_none() || share.replicas.is_none(), "written to though offline");
+            if let Some(replicas) = share.replicas {
+                seen.spec = Some(replicas);
+                seen.goal = Some(share.goal);
+                seen.ready = replicas.min(seen.capacity.unwrap_or(u32::MAX));
+            }
+        }
+        plan
+    }
+
+    /// Turns until nothing changes.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..100 {
+            let before = self.clusters.clone();
+            self.turn();
+            if self.clusters == before {
+                return;
+            }
+        }
+        panic!("never comes to rest: {:?}", self.clusters);
+    }
+
+    pub(crate) fn specs(&self) -> Vec<u32> {
+        self.clusters.iter().map(|c| c.spec.unwrap_or(0)).collect()
+    }
+
+    /// What exists in clusters that answer.
+    pub(crate) fn live(&self) -> u32 {
+        self.clusters.iter().filter(|c| c.offline_since_ms.is_none()).filter_map(|c| c.spec).sum()
+    }
+}
+
+fn code(plan: &Plan, at: usize) -> &str {
+    plan.shares[at].reason.code
+}
+
+#[test]
+fn six_over_three_as_the_design_of_2015_prints_it() {
+    let mut world = World::new("cluster-1 cluster-2 cluster-3", 6);
+    world.settle();
+    assert_eq!(world.specs(), [2, 2, 2]);
+    assert_eq!(world.plan().shares[0].reason.to_string(), "Spread: 2 of 6: weight 1 of 3");
+}
+
+#[test]
+fn a_lost_cluster_is_stood_in_for_and_returns_without_both_copies_staying() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    world.at("b").offline_since_ms = Some(NOW);
+    let held = world.turn();
+    assert_eq!((code(&held, 1), held.look_again_ms), ("OfflineHeld", Some(NOW + 60_000)));
+    assert_eq!(world.specs(), [2, 2, 2], "held for a minute");
+    world.now_ms = NOW + 60_000;
+    let lost = world.plan();
+    assert_eq!(code(&lost, 1), "OfflineMigrated");
+    assert!(lost.shares[1].reason.message.contains("no proof that its pods are dead"));
+    world.settle();
+    assert_eq!(world.specs(), [3, 2, 3], "nothing is written to b");
+    assert_eq!(world.live(), 6);
+    // It is back, but its pods are not ready yet: the others go on.
+    world.at("b").offline_since_ms = None;
+    world.at("b").ready = 0;
+    world.at("b").unready_since_ms = Some(world.now_ms);
+    let back = world.plan();
+    assert_eq!(back.shares.iter().map(|s| s.replicas.unwrap()).collect::<Vec<_>>(), [3, 2, 3]);
+    assert_eq!(back.look_again_ms, Some(world.now_ms + 600_000));
+    world.at("b").ready = 2;
+    world.settle();
+    assert_eq!(world.specs(), [2, 2, 2]);
+}
+
+#[test]
+fn scaling_while_a_cluster_is_briefly_offline_takes_nothing_from_it() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    world.at("b").offline_since_ms = Some(NOW);
+    world.replicas = 12;
+    world.settle();
+    assert_eq!(world.specs(), [5, 2, 5]);
+    world.at("b").offline_since_ms = None;
+    world.settle();
+    assert_eq!(world.specs(), [5, 2, 5], "nothing that runs is moved");
+    // Scaled down to less than the unreachable cluster holds: not everything is there.
+    world.at("b").offline_since_ms = Some(NOW);
+    world.replicas = 3;
+    world.settle();
+    assert_eq!(world.specs(), [1, 2, 1]);
+}
+
+#[test]
+fn overprovisioning_places_more_and_moves_nothing() {
+    let mut world = World::new("a b c", 6);
+    world.policy.on_loss = OnLoss::Overprovision { percent: 150 };
+    world.settle();
+    assert_eq!(world.specs(), [3, 3, 3]);
+    world.at("a").offline_since_ms = Some(0);
+    assert_eq!(code(&world.plan(), 0), "OfflineOverprovisioned");
+    world.settle();
+    assert_eq!(world.specs(), [3, 3, 3]);
+    assert_eq!(world.live(), 6, "what was asked for is still there");
+}
+
+#[test]
+fn autoscalers_are_left_alone() {
+    let world = World::new("a b", 4);
+    let mut clusters = world.clusters.clone();
+    let request = |clusters: &[Observation]| {
+        let policy = Policy { on_loss: OnLoss::Autoscale, ..world.policy };
+        let preferences = &world.preferences;
+        let request = Request {
+            key: "",
+            replicas: 4,
+            preferences,
+            policy: &policy,
+            autoscaled: true,
+            clusters,
+            now_ms: NOW,
+        };
+        plan(&request).shares.iter().map(|s| s.replicas).collect::<Vec<_>>()
+    };
+    assert_eq!(request(&clusters), [Some(2), Some(2)], "a first number");
+    clusters[0].spec = Some(7);
+    assert_eq!(request(&clusters)[0], None);
+    clusters[0].draining = true;
+    assert!(request(&clusters)[0].is_some(), "a drain is stronger");
+}
+
+#[test]
+fn a_new_cluster_gets_its_share_although_nobody_rebalances() {
+    let mut world = World::new("a b", 12);
+    world.settle();
+    assert_eq!(world.specs(), [6, 6]);
+    world.clusters.push(Observation { cluster: "c".into(), ..Observation::default() });
+    let mut most = 0;
+    for _ in 0..20 {
+        world.turn();
+        most = most.max(world.live());
+    }
+    assert_eq!(world.specs(), [4, 4, 4]);
+    assert_eq!(most, 15, "a quarter more while they move");
+}
+
+#[test]
+fn unschedulable_replicas_move_where_there_is_room_and_do_not_come_back_at_once() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    world.replicas = 12;
+    world.settle();
+    assert_eq!(world.specs(), [4, 4, 4]);
+    world.at("a").ready = 1;
+    world.at("a").unschedulable_since_ms = vec![NOW - 59_000; 3];
+    let waits = world.plan();
+    assert_eq!(waits.look_again_ms, Some(NOW + 1_000));
+    assert_eq!(waits.shares[0].replicas, Some(4));
+    world.now_ms = NOW + 1_000;
+    let moves = world.plan();
+    assert_eq!(moves.shares[0].reason.to_string(), "NoRoom: 1 of 12: no room for more, 3 unschedulable");
+    let now: Vec<_> = moves.shares.iter().map(|s| s.replicas.unwrap()).collect();
+    assert_eq!(now[0], 1, "what never ran is given up at once");
+    world.turn();
+    world.at("a").unschedulable_since_ms.clear();
+    world.settle();
+    assert_eq!((world.specs()[0], world.live()), (1, 12));
+}
+
+#[test]
+fn crash_looping_replicas_hold_no_place() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    world.at("a").ready = 0;
+    world.at("a").crash_looping = 2;
+    world.turn();
+    world.at("a").crash_looping = 0;
+    world.settle();
+    assert_eq!(world.specs(), [0, 3, 3]);
+    // The same everywhere is the program's fault: nothing moves.
+    for seen in &mut world.clusters {
+        (seen.crash_looping, seen.ready) = (seen.spec.unwrap(), 0);
+    }
+    let plan = world.plan();
+    assert_eq!(plan.shares.iter().map(|s| s.goal).collect::<Vec<_>>(), [0, 3, 3]);
+    assert_eq!(plan.unplaced, 0);
+}
+
+#[test]
+fn a_rolling_update_moves_nothing() {
+    let mut world = World::new("a b c", 12);
+    world.settle();
+    let seen = world.at("a");
+    (seen.updated, seen.ready, seen.crash_looping) = (Some(1), 3, 1);
+    seen.unschedulable_since_ms = vec![0];
+    let plan = world.plan();
+    assert_eq!(plan.shares.iter().map(|s| s.replicas).collect::<Vec<_>>(), [Some(4); 3]);
+    assert_eq!(code(&plan, 0), "RollingOut");
+}
+
+#[test]
+fn a_full_cluster_keeps_one_waiting_when_rebalancing() {
+    let mut world = World::new("a b c", 30).rebalancing();
+    world.settle();
+    let seen = world.at("a");
+    (seen.ready, seen.unschedulable_since_ms) = (6, vec![0; 4]);
+    let plan = world.plan();
+    assert_eq!((plan.shares[0].goal, plan.shares[0].overflow), (7, 1));
+    assert_eq!(plan.shares.iter().map(|s| s.goal - s.overflow).sum::<u32>(), 30);
+}
+
+#[test]
+fn a_drained_cluster_gives_up_only_what_is_ready_elsewhere() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    world.at("c").draining = true;
+    let first = world.turn();
+    assert_eq!((code(&first, 2), first.shares[2].replicas), ("Draining", Some(2)));
+    let ready = world.clusters.iter().map(|c| c.ready).sum::<u32>();
+    assert!(ready >= 6);
+    world.settle();
+    assert_eq!(world.specs(), [3, 3, 0]);
+    // Cordoned ones get no more.
+    world.at("c").draining = false;
+    world.at("c").cordoned = true;
+    world.replicas = 9;
+    world.settle();
+    assert_eq!(world.specs()[2], 0);
+}
+
+#[test]
+fn nobody_to_place_on_is_said_and_not_divided_by() {
+    let plan = World::new("a", 3).plan();
+    assert_eq!(plan.shares[0].replicas, Some(3));
+    let mut nobody = World::new("a", u32::MAX);
+    nobody.preferences.clusters.clear();
+    let plan = nobody.plan();
+    assert_eq!((code(&plan, 0), plan.shares[0].replicas), ("NotPreferred", Some(0)));
+    nobody.clusters.clear();
+    assert_eq!(nobody.plan().unplaced, i32::MAX as u32);
+}
