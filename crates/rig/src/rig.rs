@@ -253,9 +253,9 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        for balancer in &self.balancers {
-            balancer.release();
-        }
+        // First who speaks to the clusters: without the rig's routes their packets would leave by the host's own.
+        self.balancers.iter().for_each(Balancer::release);
+        self.balancers.clear();
         // Daemons that end now were meant to; all processes are then killed at once.
         for cluster in &self.clusters {
             lock(cluster).machines().for_each(crate::machine::Machine::release);
