@@ -76,6 +76,8 @@ pub struct Subresources {
     pub finalize: bool,
     /// `/token` (service accounts).
     pub token: bool,
+    /// `/binding` and `/eviction` (pods of members).
+    pub eviction: bool,
     /// `/approval` (unused by built-in federation kinds).
     pub approval: bool,
 }

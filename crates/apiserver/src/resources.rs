@@ -1,5 +1,6 @@
 //! Requests for objects: from verb and path to reading or writing, and the answer in the form asked for.
 
+mod pods;
 mod remove;
 
 use std::sync::Arc;
@@ -316,6 +317,8 @@ where
         ("finalize", "update") if sub.finalize => put(call, place, Part::Finalize, sent).await,
         ("scale", _) if sub.scale.is_some() => scale_of(call, place, verb, sent).await,
         ("token", "create") if sub.token => token(call, place, sent).await,
+        ("binding", "create") if sub.eviction => pods::bind(call, place, sent).await,
+        ("eviction", "create") if sub.eviction => pods::evict(call, place, sent).await,
         ("log", "get") if place.kind.group.is_empty() && place.kind.kind == "Pod" => log(call, place).await,
         ("status", _) if sub.status => Err(not_allowed()),
         _ => Err(no_such_path()),

@@ -261,8 +261,9 @@ impl Member {
         }
         let api = self.client("kube-apiserver");
         let (endpoints, slice) = nodes::own_endpoints(self.address);
-        ensure(&api, "", "endpoints", "default", endpoints).await?;
-        ensure(&api, "discovery.k8s.io", "endpointslices", "default", slice).await
+        // The address may be another than last time.
+        put(&api, "", "endpoints", endpoints).await?;
+        put(&api, "discovery.k8s.io", "endpointslices", slice).await
     }
 }
 
@@ -310,6 +311,17 @@ async fn ensure(
     match api.create(&Place::new(group, plural, namespace, ""), object).await {
         Err(status) if status.reason != Reason::AlreadyExists => Err(status),
         _ => Ok(()),
+    }
+}
+
+/// Makes an object of the namespace `default`, or what it says the one that is there.
+async fn put(api: &Local, group: &str, plural: &str, object: Value) -> Result<(), Status> {
+    let place = Place::new(group, plural, "default", landfall_api::meta::name(&object));
+    match api.create(&place, object.clone()).await {
+        Err(status) if status.reason == Reason::AlreadyExists => {
+            api.update(&place, object, landfall_apiserver::write::update::Part::Main).await.map(drop)
+        }
+        other => other.map(drop),
     }
 }
 

@@ -81,6 +81,6 @@ fn pods(role: Role) -> Kind {
     let pods = V1.namespaced("Pod", "pods").short(&["po"]).in_all().select(POD_FIELDS);
     match role {
         Role::Federation => pods.verbs(READ),
-        Role::Member => pods.status().generation(),
+        Role::Member => pods.status().generation().eviction(),
     }
 }

@@ -107,6 +107,11 @@ impl Kind {
         self.sub.finalize = true;
         self
     }
+    /// Has `/binding` and `/eviction`.
+    pub(super) fn eviction(mut self) -> Self {
+        self.sub.eviction = true;
+        self
+    }
     /// Has `/token`.
     pub(super) fn token(mut self) -> Self {
         self.sub.token = true;

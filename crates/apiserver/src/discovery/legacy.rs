@@ -108,6 +108,12 @@ pub(super) fn subresources(kind: &Kind) -> Vec<Subresource<'_>> {
     if kind.sub.approval {
         found.push(own("approval", CHANGE));
     }
+    if kind.sub.eviction {
+        let (group, version, kind) = ("", "v1", "Binding");
+        found.push(Subresource { name: "binding", group, version, kind, verbs: &["create"] });
+        let (group, version, kind) = ("policy", "v1", "Eviction");
+        found.push(Subresource { name: "eviction", group, version, kind, verbs: &["create"] });
+    }
     if kind.sub.finalize {
         found.push(own("finalize", &["update"]));
     }

@@ -225,9 +225,11 @@ fn mark(kind: &Kind, options: &DeleteOptions, object: &mut Value, now: &str) {
     };
     let already = meta::deleting(object);
     let generation = meta::generation(object);
+    let begun = meta::string(object, "deletionTimestamp").to_owned();
     let metadata = meta::metadata_mut(object);
     if !already {
-        metadata.insert("deletionTimestamp".into(), json!(now));
+        // When it will be gone, as Kubernetes has it.
+        metadata.insert("deletionTimestamp".into(), json!(later(now, grace)));
         if generation > 0 {
             metadata.insert("generation".into(), json!(generation + 1));
         }
@@ -237,9 +239,21 @@ fn mark(kind: &Kind, options: &DeleteOptions, object: &mut Value, now: &str) {
         return;
     }
     let before = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64);
+    if let Some(before) = before.filter(|before| grace < *before) {
+        metadata.insert("deletionTimestamp".into(), json!(later(&begun, grace - before)));
+    }
     if before.is_none_or(|seconds| grace < seconds) {
         metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
     }
+}
+
+/// A time so many seconds later, or earlier.
+fn later(time: &str, seconds: i64) -> String {
+    let moved = time
+        .parse::<jiff::Timestamp>()
+        .ok()
+        .and_then(|at| at.checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
+    moved.map_or_else(|| time.to_owned(), |at| at.to_string())
 }
 
 fn pod_grace(object: &Value) -> Option<i64> {

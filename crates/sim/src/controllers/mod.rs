@@ -17,6 +17,7 @@ pub mod autoscaler;
 mod cronjob;
 mod daemonset;
 pub mod deployment;
+mod disruption;
 pub mod driver;
 mod endpoints;
 pub mod endpointslice;
@@ -77,6 +78,7 @@ pub const TABLE: &[Controller] = &[
     nodes::CONTROLLER,
     eviction::CONTROLLER,
     eviction::GARBAGE,
+    disruption::CONTROLLER,
     scheduler::CONTROLLER,
     endpointslice::CONTROLLER,
     endpoints::CONTROLLER,

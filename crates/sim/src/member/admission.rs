@@ -247,3 +247,107 @@ fn complete_pod(pod: &mut Value, toleration_s: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use landfall_store::{Store, embedded};
+
+    use super::*;
+
+    /// Services by name, as admission left them or what it said.
+    struct Desk {
+        admission: MemberAdmission,
+        kind: Kind,
+        store: Arc<dyn Store>,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let block = Block::all().next().unwrap();
+            let kind = landfall_api::kinds::member().into_iter().find(|k| k.kind == "Service").unwrap();
+            let store = landfall_store::open_memory(embedded::Config::new("")).unwrap();
+            Self { admission: MemberAdmission::new(block, Duration::from_secs(300)), kind, store }
+        }
+
+        fn address(&self, index: u32) -> String {
+            self.admission.block.services().get(index).unwrap().to_string()
+        }
+
+        async fn create(&self, name: &str, spec: Value) -> Result<Value, String> {
+            let mut object = json!({"metadata": {"name": name, "namespace": "a"}, "spec": spec});
+            let admitted = self.admission.create(&self.store.snapshot(), &self.kind, &mut object);
+            admitted.map_err(|status| status.message)?;
+            let key = keys::object("", "services", "a", name);
+            self.store.create(&key, object.to_string().into(), None).await.unwrap();
+            Ok(object["spec"].take())
+        }
+    }
+
+    #[tokio::test]
+    async fn services_get_addresses_of_their_own() {
+        let desk = Desk::new();
+        let plain = || json!({"type": "ClusterIP", "selector": {"app": "x"}, "ports": [{"port": 80, "protocol": "TCP"}]});
+        let first = desk.create("first", plain()).await.unwrap();
+        assert_eq!(first["clusterIP"], json!(desk.address(1)));
+        assert_eq!(first["clusterIPs"], json!([desk.address(1)]));
+        assert_eq!(
+            (&first["ipFamilies"], &first["ipFamilyPolicy"]),
+            (&json!(["IPv4"]), &json!("SingleStack"))
+        );
+        assert_eq!(desk.create("second", plain()).await.unwrap()["clusterIP"], json!(desk.address(2)));
+        let asks = |ip: String| json!({"type": "ClusterIP", "clusterIP": ip});
+        assert_eq!(
+            desk.create("asks", asks(desk.address(9))).await.unwrap()["clusterIP"],
+            json!(desk.address(9))
+        );
+        let taken = desk.create("taken", asks(desk.address(9))).await.unwrap_err();
+        assert!(taken.ends_with("provided IP is already allocated"), "{taken}");
+        let outside = desk.create("outside", asks("10.0.0.1".into())).await.unwrap_err();
+        assert!(outside.contains("is not in the valid range"), "{outside}");
+        let headless = desk.create("headless", asks("None".into())).await.unwrap();
+        assert_eq!(headless["ipFamilyPolicy"], json!("RequireDualStack"));
+        let alias = desk.create("alias", json!({"type": "ExternalName"})).await.unwrap();
+        assert!(alias.get("clusterIP").is_none());
+        desk.store.close().await;
+    }
+
+    #[tokio::test]
+    async fn services_get_ports_of_nodes() {
+        let desk = Desk::new();
+        let ports = |numbers: &[i64]| -> Vec<Value> {
+            numbers.iter().map(|n| json!({"port": 80, "protocol": "TCP", "nodePort": n})).collect()
+        };
+        let node = |numbers: &[i64]| json!({"type": "NodePort", "ports": ports(numbers)});
+        let first = desk.create("first", node(&[0, 30_001, 0])).await.unwrap();
+        let given: Vec<i64> = items(&first, "/ports").iter().map(|p| int(p, "/nodePort")).collect();
+        assert_eq!(given, [30_000, 30_001, 30_002]);
+        let taken = desk.create("taken", node(&[30_001])).await.unwrap_err();
+        assert!(
+            taken
+                .contains("spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"),
+            "{taken}"
+        );
+        let outside = desk.create("outside", node(&[80])).await.unwrap_err();
+        assert!(outside.contains("The range of valid ports is 30000-32767"), "{outside}");
+        let mut without = node(&[0]);
+        without["type"] = json!("LoadBalancer");
+        without["allocateLoadBalancerNodePorts"] = json!(false);
+        let without = desk.create("without", without).await.unwrap();
+        assert_eq!(int(&without, "/ports/0/nodePort"), 0);
+        desk.store.close().await;
+    }
+
+    #[test]
+    fn pods_are_completed() {
+        let mut pod =
+            json!({"spec": {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]}});
+        complete_pod(&mut pod, 30);
+        assert_eq!(pod["spec"]["serviceAccountName"], json!("default"));
+        assert_eq!(pod["spec"]["priority"], json!(0));
+        let tolerations = items(&pod, "/spec/tolerations");
+        assert_eq!(tolerations.len(), 2, "what it says itself stays");
+        assert_eq!(tolerations[1]["tolerationSeconds"], json!(30));
+    }
+}

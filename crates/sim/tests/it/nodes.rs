@@ -80,6 +80,16 @@ async fn a_cordoned_node_takes_nothing_and_a_removed_one_loses_its_pods() {
     .await;
     lab.ok("uncordon node-1").await;
     lab.ok("rollout status deployment/web --timeout=30s").await;
-    has(&lab.ok("drain node-1 --ignore-daemonsets --force --timeout=30s").await, "drained");
+    lab.ok("create pdb web --selector=app=web --max-unavailable=0").await;
+    lab.until("the budget is counted", |api| {
+        let budgets = api.list("policy", "poddisruptionbudgets", "default");
+        budgets.iter().any(|b| b["status"]["currentHealthy"] == json!(2))
+    })
+    .await;
+    has(&lab.run("drain node-1 --force --timeout=2s").await, "violate the pod's disruption budget");
+    lab.ok("delete pdb web").await;
+    let drained = lab.ok("drain node-1 --force --timeout=30s").await;
+    has(&drained, "evicting pod default/web-");
+    has(&drained, "drained");
     lab.stop().await;
 }

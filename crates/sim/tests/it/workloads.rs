@@ -117,7 +117,18 @@ async fn the_api_goes_down_and_comes_up_on_the_same_address() {
     let Some(lab) = lab("api-down").await else { return };
     lab.ok("create deployment web --image=echo:1 --replicas=1").await;
     lab.ok("rollout status deployment/web --timeout=30s").await;
-    lab.member.api_down().await;
+    let watch = lab.run("get pods --watch");
+    let cut = async {
+        // The watch is open once the server counts it.
+        let watches = &lab.member.api().telemetry.longrunning;
+        while watches.get() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        lab.member.api_down().await;
+    };
+    let (watched, ()) = tokio::join!(watch, cut);
+    has(&watched, "web-");
+    assert_eq!(lab.member.api().telemetry.longrunning.get(), 0, "the watch is broken");
     has(&lab.run("get pods --request-timeout=5s").await, "refused");
     lab.member.api_down().await;
     lab.member.api_up().await.unwrap();
