@@ -1,6 +1,19 @@
 //! What should be done, and why: pure functions from what is wanted and what is seen to a plan.
 //!
-//! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`].
+//! ```text
+//!   federated object ─┬─► placement   which members get a shard
+//!   Cluster objects ──┤       │
+//!                     │       ├─► replicas    how many replicas each  ◄── autoscale (split of an autoscaler)
+//!                     │       ├─► overrides   what differs there
+//!   members' state ───┤       ├─► rollout     whose turn it is
+//!                     │       ▼
+//!                     └─► propagation   Apply, Adopt, Delete, Owe, Wait … with a reason
+//!
+//!   probes ─► membership   Ready, Offline
+//! ```
+//!
+//! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`], [`autoscale`], [`overrides`], [`rollout`],
+//! [`propagation`].
 //!
 //! Every decision carries a [`Reason`] that `kubectl describe` can print. Times are milliseconds since the Unix
 //! epoch and end in `_ms`; where waiting is part of the decision, it says when to look again.
@@ -9,11 +22,15 @@
 //! plan on every hub, so that a new leader goes on where the last one stopped.
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod autoscale;
 pub mod hash;
 pub mod membership;
+pub mod overrides;
 pub mod placement;
+pub mod propagation;
 pub mod reason;
 pub mod replicas;
+pub mod rollout;
 
 pub use reason::Reason;
 

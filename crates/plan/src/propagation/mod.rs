@@ -1,0 +1,281 @@
+//! Propagation: what to do with one federated object in one member.
+//!
+//! ```text
+//!   federated object ─► strip ─► overrides, replicas ─► shard ─┐
+//!   marks, hash, drift of what the member has ─────────────────┼─► decide ─► Step and Reason
+//!   whether the member answers, what is owed to it ────────────┘
+//! ```
+//!
+//! Never is anything deleted that does not bear our mark as made by us; never because something could not be seen; and
+//! never does a member that does not answer hold up a deletion: what it is owed is remembered.
+
+mod drift;
+mod shard;
+
+use crate::reason::{Reason, span};
+
+pub use drift::drift;
+pub use shard::{
+    FEDERATION_ANNOTATION, HASH_ANNOTATION, Mark, ORIGIN_ANNOTATION, Origin, mark, read_mark, strip,
+};
+
+/// What is wanted in the member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// A shard with this hash.
+    Present {
+        /// The hash of the shard without marks.
+        hash: u64,
+    },
+    /// No shard: the object is deleted with its shards, or placement took it away.
+    Absent,
+    /// The object is deleted or the member let go, but what is there stays, without our marks.
+    Released,
+}
+
+/// What is seen in the member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// Not looked yet, or not all the way: a member that just came back.
+    Unknown,
+    /// Looked, and there is none.
+    Missing,
+    /// There is one.
+    Found(Found),
+}
+
+/// An object in a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Its uid.
+    pub uid: String,
+    /// Its marks.
+    pub mark: Option<Mark>,
+    /// Where it differs from the shard that is meant (see [`drift`]).
+    pub drift: Vec<String>,
+    /// It is being deleted.
+    pub deleting: bool,
+}
+
+/// What the federation remembers about the member's shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The uid of the shard when it was last applied. None: never applied.
+    pub uid: Option<String>,
+    /// The drift that stayed right after it was last applied: what the member writes in its own way. Asking again
+    /// would change nothing, over and over.
+    pub residue: Vec<String>,
+    /// What the member refused, and until when not to try again.
+    pub refused: Option<Refused>,
+}
+
+/// A write that a member refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The hash of the shard it refused.
+    pub hash: u64,
+    /// What it said.
+    pub message: String,
+    /// When to try again.
+    pub retry_ms: i64,
+}
+
+/// Everything a decision looks at.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The federation's own identity, as in [`Mark::federation`].
+    pub federation: &'a str,
+    /// What is wanted.
+    pub intent: Intent,
+    /// Whether an object that is there already may be adopted.
+    pub adopt: bool,
+    /// Since when the member does not answer.
+    pub offline_since_ms: Option<i64>,
+    /// What is seen there.
+    pub observed: &'a Observed,
+    /// What is remembered of it.
+    pub memory: &'a Memory,
+    /// The present.
+    pub now_ms: i64,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write the shard.
+    Apply,
+    /// Write the shard over an object that was there before us, and mark it adopted.
+    Adopt,
+    /// Leave it: it is as it should be.
+    Nothing,
+    /// Delete the shard with this uid, and no other.
+    Delete {
+        /// The precondition.
+        uid: String,
+    },
+    /// Take our marks and our hold off the object and leave it there.
+    Orphan,
+    /// The member cannot be told now: remember it, and go on.
+    Owe(Debt),
+    /// It cannot be decided, or not be done, now.
+    Wait,
+}
+
+/// What a member is owed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Debt {
+    /// The shard as it is meant when the member is back.
+    Apply,
+    /// To delete its shard.
+    Delete {
+        /// The uid it had; another object of that name is not ours to delete.
+        uid: Option<String>,
+    },
+    /// To let its shard go.
+    Orphan,
+}
+
+/// A step and its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do.
+    pub step: Step,
+    /// Why.
+    pub reason: Reason,
+    /// When to look again although nothing changes.
+    pub look_again_ms: Option<i64>,
+}
+
+impl Decision {
+    /// Whether this member no longer holds up the deletion of the federated object.
+    pub fn lets_go(&self) -> bool {
+        match self.step {
+            Step::Nothing | Step::Owe(_) => true,
+            Step::Apply | Step::Adopt | Step::Delete { .. } | Step::Orphan | Step::Wait => false,
+        }
+    }
+}
+
+/// Decides what to do with one object in one member.
+pub fn decide(case: &Case<'_>) -> Decision {
+    if let Some(since_ms) = case.offline_since_ms {
+        return offline(case, since_ms);
+    }
+    match (case.intent, case.observed) {
+        (_, Observed::Unknown) => now(Step::Wait, "NotSynced", "the member's objects are not all read yet"),
+        (Intent::Present { hash }, observed) => present(case, hash, observed),
+        (Intent::Absent | Intent::Released, Observed::Missing) => {
+            now(Step::Nothing, "Gone", "there is no shard")
+        }
+        (Intent::Absent, Observed::Found(found)) => absent(case, found),
+        (Intent::Released, Observed::Found(found)) => released(case, found),
+    }
+}
+
+/// What becomes of a debt when the member is back: what is meant now wins over what was owed then.
+pub fn settle(debt: &Debt, meant: Intent) -> Intent {
+    match (debt, meant) {
+        (_, Intent::Present { .. }) => meant,
+        (Debt::Delete { .. }, Intent::Absent | Intent::Released) => Intent::Absent,
+        (Debt::Orphan, Intent::Absent | Intent::Released) => Intent::Released,
+        (Debt::Apply, Intent::Absent | Intent::Released) => meant,
+    }
+}
+
+fn offline(case: &Case<'_>, since_ms: i64) -> Decision {
+    let since = span(case.now_ms.saturating_sub(since_ms));
+    let owe = |debt, what: &str| {
+        now(
+            Step::Owe(debt),
+            "Offline",
+            format!("offline for {since}: {what} when it is back, or never if it is forgotten"),
+        )
+    };
+    let uid = case.memory.uid.clone();
+    // Where nothing was ever written, and nothing of ours was seen, nothing is owed.
+    let known = uid.is_some() || matches!(case.observed, Observed::Found(found) if ours(case, found));
+    match case.intent {
+        Intent::Present { .. } => owe(Debt::Apply, "it is brought up to date"),
+        Intent::Absent | Intent::Released if !known => {
+            now(Step::Nothing, "NeverThere", format!("offline for {since}, and it never had a shard"))
+        }
+        Intent::Absent => owe(Debt::Delete { uid }, "its shard is deleted"),
+        Intent::Released => owe(Debt::Orphan, "its shard is let go"),
+    }
+}
+
+fn present(case: &Case<'_>, hash: u64, observed: &Observed) -> Decision {
+    if let Some(refused) = case.memory.refused.as_ref().filter(|r| r.hash == hash && r.retry_ms > case.now_ms)
+    {
+        let reason = Reason::new("Refused", format!("the member refused it: {}", refused.message));
+        return Decision { step: Step::Wait, reason, look_again_ms: Some(refused.retry_ms) };
+    }
+    let Observed::Found(found) = observed else {
+        let again = case.memory.uid.is_some();
+        return now(
+            Step::Apply,
+            "Missing",
+            if again { "the shard is gone: it is made again" } else { "the shard is made" },
+        );
+    };
+    if found.deleting {
+        return now(Step::Wait, "Terminating", "an object of that name is still being deleted there");
+    }
+    match &found.mark {
+        Some(mark) if mark.federation != case.federation => {
+            now(Step::Wait, "Conflict", format!("it belongs to the federation {:?}", mark.federation))
+        }
+        None if !case.adopt => {
+            now(Step::Wait, "Conflict", "an object of that name is there and may not be adopted")
+        }
+        None => now(Step::Adopt, "Adopted", "an object of that name was there: it is adopted"),
+        Some(mark) if mark.hash != Some(hash) => {
+            now(Step::Apply, "Outdated", "the shard is brought up to date")
+        }
+        Some(_) if found.drift.is_empty() => now(Step::Nothing, "InSync", "the shard is as it should be"),
+        Some(_) if found.drift == case.memory.residue => {
+            let paths = found.drift.join(", ");
+            now(
+                Step::Nothing,
+                "InSync",
+                format!("the shard is as it should be; the member writes {paths} in its own way"),
+            )
+        }
+        Some(_) => now(Step::Apply, "Drifted", format!("changed in the member: {}", found.drift.join(", "))),
+    }
+}
+
+fn absent(case: &Case<'_>, found: &Found) -> Decision {
+    match &found.mark {
+        Some(mark) if mark.federation == case.federation => match mark.origin {
+            Origin::Created if found.deleting => now(Step::Wait, "Terminating", "the shard is being deleted"),
+            Origin::Created if case.memory.uid.as_ref().is_some_and(|uid| *uid != found.uid) => now(
+                Step::Orphan,
+                "Replaced",
+                "someone made it anew, marks and all: it is let go and not deleted",
+            ),
+            Origin::Created => {
+                now(Step::Delete { uid: found.uid.clone() }, "Deleted", "the shard is deleted: we made it")
+            }
+            Origin::Adopted => {
+                now(Step::Orphan, "Released", "it was there before us: it is let go and not deleted")
+            }
+        },
+        Some(_) | None => now(Step::Nothing, "NotOurs", "there is an object of that name that is not ours"),
+    }
+}
+
+fn released(case: &Case<'_>, found: &Found) -> Decision {
+    if ours(case, found) {
+        return now(Step::Orphan, "Released", "the shard is let go and stays");
+    }
+    now(Step::Nothing, "NotOurs", "there is an object of that name that is not ours")
+}
+
+fn ours(case: &Case<'_>, found: &Found) -> bool {
+    found.mark.as_ref().is_some_and(|mark| mark.federation == case.federation)
+}
+
+fn now(step: Step, code: &'static str, message: impl Into<std::borrow::Cow<'static, str>>) -> Decision {
+    Decision { step, reason: Reason::new(code, message), look_again_ms: None }
+}

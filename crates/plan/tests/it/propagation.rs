@@ -1,0 +1,139 @@
+//! Propagation, as a table: what is wanted, what is seen, what is done.
+
+use landfall_plan::propagation::{
+    Case, Debt, Decision, Found, Intent, Mark, Memory, Observed, Origin, Refused, Step, decide, settle,
+};
+use proptest::prelude::*;
+
+const NOW: i64 = 10_000_000;
+const PRESENT: Intent = Intent::Present { hash: 7 };
+
+fn found(mark: Option<(&str, Origin, u64)>) -> Found {
+    let mark = mark.map(|(of, origin, hash)| Mark { federation: of.into(), origin, hash: Some(hash) });
+    Found { uid: "u1".into(), mark, ..Found::default() }
+}
+
+fn run(intent: Intent, observed: &Observed, memory: &Memory, offline: bool) -> Decision {
+    decide(&Case {
+        federation: "prod",
+        intent,
+        adopt: true,
+        offline_since_ms: offline.then_some(NOW - 3_600_000),
+        observed,
+        memory,
+        now_ms: NOW,
+    })
+}
+
+/// The step and the reason's word.
+#[track_caller]
+fn check(intent: Intent, observed: &Observed, step: &Step, code: &str) {
+    let memory = Memory { uid: Some("u1".into()), ..Memory::default() };
+    let decision = run(intent, observed, &memory, false);
+    assert_eq!((&decision.step, decision.reason.code), (step, code), "{intent:?} {observed:?}");
+}
+
+#[test]
+fn a_shard_that_is_wanted() {
+    let created = |hash| found(Some(("prod", Origin::Created, hash)));
+    check(PRESENT, &Observed::Unknown, &Step::Wait, "NotSynced");
+    check(PRESENT, &Observed::Missing, &Step::Apply, "Missing");
+    check(PRESENT, &Observed::Found(created(7)), &Step::Nothing, "InSync");
+    check(PRESENT, &Observed::Found(created(6)), &Step::Apply, "Outdated");
+    let drifted = Found { drift: vec!["spec.type".into()], ..created(7) };
+    check(PRESENT, &Observed::Found(drifted), &Step::Apply, "Drifted");
+    check(PRESENT, &Observed::Found(Found { deleting: true, ..created(7) }), &Step::Wait, "Terminating");
+    check(PRESENT, &Observed::Found(found(None)), &Step::Adopt, "Adopted");
+    check(PRESENT, &Observed::Found(found(Some(("test", Origin::Created, 7)))), &Step::Wait, "Conflict");
+    check(PRESENT, &Observed::Found(found(Some(("prod", Origin::Adopted, 7)))), &Step::Nothing, "InSync");
+}
+
+#[test]
+fn a_shard_that_is_not_wanted() {
+    let delete = Step::Delete { uid: "u1".into() };
+    let created = found(Some(("prod", Origin::Created, 7)));
+    let adopted = found(Some(("prod", Origin::Adopted, 7)));
+    check(Intent::Absent, &Observed::Unknown, &Step::Wait, "NotSynced");
+    check(Intent::Absent, &Observed::Missing, &Step::Nothing, "Gone");
+    check(Intent::Absent, &Observed::Found(created.clone()), &delete, "Deleted");
+    check(Intent::Absent, &Observed::Found(adopted), &Step::Orphan, "Released");
+    check(Intent::Absent, &Observed::Found(found(None)), &Step::Nothing, "NotOurs");
+    check(
+        Intent::Absent,
+        &Observed::Found(found(Some(("test", Origin::Created, 7)))),
+        &Step::Nothing,
+        "NotOurs",
+    );
+    let other = Found { uid: "u2".into(), ..created.clone() };
+    check(Intent::Absent, &Observed::Found(other), &Step::Orphan, "Replaced");
+    check(Intent::Released, &Observed::Found(created), &Step::Orphan, "Released");
+    check(Intent::Released, &Observed::Found(found(None)), &Step::Nothing, "NotOurs");
+}
+
+#[test]
+fn a_member_that_is_offline_holds_nothing_up() {
+    let memory = Memory { uid: Some("u1".into()), ..Memory::default() };
+    let owed = |intent| run(intent, &Observed::Unknown, &memory, true);
+    assert_eq!(owed(PRESENT).step, Step::Owe(Debt::Apply));
+    assert_eq!(owed(Intent::Absent).step, Step::Owe(Debt::Delete { uid: Some("u1".into()) }));
+    assert_eq!(owed(Intent::Released).step, Step::Owe(Debt::Orphan));
+    assert!(owed(Intent::Absent).lets_go() && owed(Intent::Released).lets_go());
+    assert!(
+        owed(Intent::Absent)
+            .reason
+            .message
+            .starts_with("offline for 60 min: its shard is deleted when it is back")
+    );
+    let never = run(Intent::Absent, &Observed::Unknown, &Memory::default(), true);
+    assert_eq!((never.step, never.reason.code), (Step::Nothing, "NeverThere"));
+    // The object was made anew at the federation while the member was away: the debt is void.
+    assert_eq!(settle(&Debt::Delete { uid: None }, PRESENT), PRESENT);
+    assert_eq!(settle(&Debt::Orphan, Intent::Absent), Intent::Released);
+}
+
+#[test]
+fn what_a_member_refuses_is_not_asked_for_again_at_once() {
+    let refused = Refused { hash: 7, message: "exceeded quota".into(), retry_ms: NOW + 5_000 };
+    let memory = Memory { refused: Some(refused), ..Memory::default() };
+    let waits = run(PRESENT, &Observed::Missing, &memory, false);
+    assert_eq!((waits.step, waits.look_again_ms), (Step::Wait, Some(NOW + 5_000)));
+    assert_eq!(waits.reason.to_string(), "Refused: the member refused it: exceeded quota");
+    let corrected = run(Intent::Present { hash: 8 }, &Observed::Missing, &memory, false);
+    assert_eq!(corrected.step, Step::Apply, "a correction is tried at once");
+}
+
+/// Federation v1 wrote the same over and over where a member kept values in its own way (kubefed#982).
+#[test]
+fn what_a_member_writes_in_its_own_way_is_not_written_over_and_over() {
+    let drift = vec!["spec.resources.cpu".to_owned()];
+    let memory = Memory { uid: Some("u1".into()), residue: drift.clone(), refused: None };
+    let seen = Observed::Found(Found { drift, ..found(Some(("prod", Origin::Created, 7))) });
+    assert_eq!(run(PRESENT, &seen, &memory, false).step, Step::Nothing);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_deleted_that_is_not_ours(
+        intent in prop_oneof![Just(PRESENT), Just(Intent::Absent), Just(Intent::Released)],
+        mark in prop::option::of((prop_oneof![Just("prod"), Just("test")], any::<bool>())),
+        state in 0_u8..3, remembered: bool, deleting: bool, offline: bool,
+    ) {
+        let mark = mark.map(|(of, made)| (of, if made { Origin::Created } else { Origin::Adopted }, 7));
+        let observed = match state {
+            0 => Observed::Unknown,
+            1 => Observed::Missing,
+            _ => Observed::Found(Found { deleting, ..found(mark) }),
+        };
+        let memory = Memory { uid: remembered.then(|| "u1".into()), ..Memory::default() };
+        let decision = run(intent, &observed, &memory, offline);
+        if matches!(decision.step, Step::Delete { .. }) {
+            prop_assert!(intent == Intent::Absent && state == 2 && !offline);
+            prop_assert_eq!(mark, Some(("prod", Origin::Created, 7)));
+        }
+        if offline && intent != PRESENT {
+            prop_assert!(decision.lets_go(), "a dead member never blocks");
+        }
+    }
+}
