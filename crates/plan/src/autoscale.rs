@@ -81,8 +81,17 @@ pub enum Step {
     Leave,
 }
 
-/// Divides the bounds; the answers stand in the order of the clusters.
-pub fn split(request: &Request<'_>) -> Vec<Part> {
+/// All parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// One per cluster, in the order they were given.
+    pub parts: Vec<Part>,
+    /// When a decision may change although nothing else does.
+    pub look_again_ms: Option<i64>,
+}
+
+/// Divides the bounds of a federated autoscaler.
+pub fn split(request: &Request<'_>) -> Plan {
     let live = live(request);
     let seen: Vec<&Observation> = live.iter().filter_map(|at| request.clusters.get(*at)).collect();
     let held = held(request);
@@ -95,7 +104,12 @@ pub fn split(request: &Request<'_>) -> Vec<Part> {
         part.step = Step::Set(bounds);
         part.reason = reason(request, seen, bounds);
     }
-    parts
+    let held = request
+        .clusters
+        .iter()
+        .filter_map(|seen| Some(seen.offline_since_ms?.saturating_add(request.hold_down_ms)));
+    let busy = seen.iter().filter_map(|seen| Some(seen.last_scale_ms?.saturating_add(request.window_ms)));
+    Plan { parts, look_again_ms: held.chain(busy).filter(|time| *time > request.now_ms).min() }
 }
 
 /// Those that get a part, in the order they are served; no more than there are replicas.
@@ -246,7 +260,7 @@ mod tests {
             Step::None => "none".to_owned(),
             Step::Leave => "leave".to_owned(),
         };
-        let parts = split(&request);
+        let parts = split(&request).parts;
         assert_eq!(parts.iter().map(show).collect::<Vec<_>>().join(" "), expected);
         let sum: u32 = parts.iter().map(|p| if let Step::Set(b) = p.step { b.max } else { 0 }).sum();
         assert!(sum <= max, "{sum} of {max}");

@@ -39,8 +39,8 @@ pub struct Member {
     pub cordoned: bool,
     /// Replicas are moved away; shards stay until the cluster leaves.
     pub draining: bool,
-    /// Whether its API serves the object's kind; true while that is not known.
-    pub serves: bool,
+    /// Its API is known not to serve the object's kind.
+    pub unserved: bool,
     /// What it has.
     pub has: Has,
     /// The replicas of its shard, for kinds that have some.
@@ -66,7 +66,7 @@ pub enum Verdict {
     Place,
     /// It stays, and is kept up to date.
     Keep,
-    /// Its replicas leave first (plan them as draining); until then it stays.
+    /// Its replicas leave first (plan them as draining, and tell their number as [`Member::replicas`]); until then it stays.
     Evict,
     /// It is deleted: we made it.
     Remove,
@@ -127,7 +127,7 @@ fn judge(wish: &Wish, member: &Member, others: bool) -> (Verdict, Reason) {
         let busy = has && member.replicas.is_some_and(|replicas| replicas > 0);
         return (if busy { Verdict::Evict } else { leave(member) }, reason);
     }
-    if !member.serves {
+    if member.unserved {
         return (Verdict::Skip, Reason::new("NotServed", "its API does not serve this kind"));
     }
     if has {

@@ -12,11 +12,14 @@
 mod drift;
 mod shard;
 
+use serde_json::Value;
+
+use crate::placement::Verdict;
 use crate::reason::{Reason, span};
 
 pub use drift::drift;
 pub use shard::{
-    FEDERATION_ANNOTATION, HASH_ANNOTATION, Mark, ORIGIN_ANNOTATION, Origin, mark, read_mark, strip,
+    FEDERATION_ANNOTATION, HASH_ANNOTATION, Mark, ORIGIN_ANNOTATION, Origin, build, mark, read_mark, strip,
 };
 
 /// What is wanted in the member.
@@ -55,6 +58,8 @@ pub struct Found {
     pub drift: Vec<String>,
     /// It is being deleted.
     pub deleting: bool,
+    /// For a namespace: something in it that is not ours and would go with it.
+    pub shelters: Option<String>,
 }
 
 /// What the federation remembers about the member's shard.
@@ -62,6 +67,8 @@ pub struct Found {
 pub struct Memory {
     /// The uid of the shard when it was last applied. None: never applied.
     pub uid: Option<String>,
+    /// Who made it.
+    pub origin: Option<Origin>,
     /// The drift that stayed right after it was last applied: what the member writes in its own way. Asking again
     /// would change nothing, over and over.
     pub residue: Vec<String>,
@@ -156,6 +163,51 @@ impl Decision {
     }
 }
 
+/// How a federated object is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// With its shards.
+    Cascade,
+    /// Its shards stay, and are let go.
+    Orphan,
+}
+
+impl Deletion {
+    /// How an object is being deleted, if it is: an `orphan` finalizer is what the API server makes of the
+    /// `DeleteOptions` that ask for it.
+    pub fn of(object: &Value) -> Option<Self> {
+        let metadata = object.get("metadata")?;
+        metadata.get("deletionTimestamp").filter(|time| !time.is_null())?;
+        let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+        let orphan = finalizers.is_some_and(|list| list.iter().any(|name| name == "orphan"));
+        Some(if orphan { Self::Orphan } else { Self::Cascade })
+    }
+}
+
+/// What is wanted in a member, from what placement says and how the object is being deleted; none: nothing at all.
+pub fn intent(verdict: Verdict, deletion: Option<Deletion>, hash: u64) -> Option<Intent> {
+    match (deletion, verdict) {
+        (Some(Deletion::Cascade), _) | (None, Verdict::Remove) => Some(Intent::Absent),
+        (Some(Deletion::Orphan), _) | (None, Verdict::Release) => Some(Intent::Released),
+        (None, Verdict::Place | Verdict::Keep | Verdict::Evict) => Some(Intent::Present { hash }),
+        (None, Verdict::Skip) => None,
+    }
+}
+
+/// Who is marked as the maker of a shard that is applied or adopted now.
+pub fn origin(observed: &Observed, memory: &Memory) -> Origin {
+    let remembered = |found: &Found| memory.origin.filter(|_| memory.uid.as_ref() == Some(&found.uid));
+    match observed {
+        Observed::Unknown | Observed::Missing => Origin::Created,
+        Observed::Found(found) => found
+            .mark
+            .as_ref()
+            .map(|mark| mark.origin)
+            .or_else(|| remembered(found))
+            .unwrap_or(Origin::Adopted),
+    }
+}
+
 /// Decides what to do with one object in one member.
 pub fn decide(case: &Case<'_>) -> Decision {
     if let Some(since_ms) = case.offline_since_ms {
@@ -225,6 +277,9 @@ fn present(case: &Case<'_>, hash: u64, observed: &Observed) -> Decision {
         Some(mark) if mark.federation != case.federation => {
             now(Step::Wait, "Conflict", format!("it belongs to the federation {:?}", mark.federation))
         }
+        None if case.memory.uid.as_ref() == Some(&found.uid) => {
+            now(Step::Apply, "Unmarked", "our marks were taken off: they are put back")
+        }
         None if !case.adopt => {
             now(Step::Wait, "Conflict", "an object of that name is there and may not be adopted")
         }
@@ -254,6 +309,14 @@ fn absent(case: &Case<'_>, found: &Found) -> Decision {
                 "Replaced",
                 "someone made it anew, marks and all: it is let go and not deleted",
             ),
+            Origin::Created if found.shelters.is_some() => {
+                let what = found.shelters.as_deref().unwrap_or_default();
+                now(
+                    Step::Orphan,
+                    "Shelters",
+                    format!("it is let go and not deleted: {what} in it is not ours"),
+                )
+            }
             Origin::Created => {
                 now(Step::Delete { uid: found.uid.clone() }, "Deleted", "the shard is deleted: we made it")
             }

@@ -1,6 +1,10 @@
 //! The shard: what of a federated object a member is given, and the marks by which we know it again.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
+
+use crate::overrides::{self, Override, OverrideError};
 
 /// The annotation of a shard that names the federation it belongs to.
 pub const FEDERATION_ANNOTATION: &str = "landfall.dev/federation";
@@ -68,16 +72,35 @@ pub struct Mark {
 /// for themselves, nothing that steers the federation.
 pub fn strip(object: &Value) -> Value {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or("");
-    let mut shard = Map::new();
-    for (key, value) in object.as_object().into_iter().flatten().filter(|(key, _)| *key != "status") {
-        let value = if key == "metadata" { metadata(value) } else { value.clone() };
-        shard.insert(key.clone(), value);
-    }
-    let mut shard = Value::Object(shard);
+    let mut shard = tidy(object);
     for (_, path) in MEMBERS_OWN.iter().filter(|(of, path)| *of == kind && !headless(object, path)) {
         remove(&mut shard, path);
     }
     shard
+}
+
+/// The shard for one cluster: stripped, with its overrides, which may set what members else fill in for themselves, but
+/// nothing that is the hub's own. Replicas and marks come after.
+pub fn build(
+    object: &Value,
+    overrides: &[Override],
+    cluster: &str,
+    labels: &BTreeMap<String, String>,
+) -> Result<Value, OverrideError> {
+    let stripped = strip(object);
+    if overrides.is_empty() {
+        return Ok(stripped);
+    }
+    Ok(tidy(&overrides::apply(&stripped, overrides, cluster, labels)?))
+}
+
+/// An object without status and without what is the hub's own in its metadata.
+fn tidy(object: &Value) -> Value {
+    let entries = object.as_object().into_iter().flatten().filter(|(key, _)| *key != "status");
+    let entry = |(key, value): (&String, &Value)| {
+        (key.clone(), if key == "metadata" { metadata(value) } else { value.clone() })
+    };
+    Value::Object(entries.map(entry).collect())
 }
 
 /// Writes the marks into a shard that is about to be applied. The hash is of the shard without them.
@@ -175,6 +198,21 @@ mod tests {
     fn headless_services_stay_headless() {
         let spec = json!({ "clusterIP": "None", "clusterIPs": ["None"] });
         assert_eq!(strip(&json!({ "kind": "Service", "spec": spec }))["spec"], spec);
+    }
+
+    #[test]
+    fn overrides_reach_what_members_fill_in_but_not_the_hubs_own() {
+        let patch = r#"[{"clusters":["a"],"patch":[{"op":"add","path":"/spec/clusterIP","value":"10.1.1.1"},
+            {"op":"add","path":"/metadata/finalizers","value":["x"]}]}]"#;
+        let object = json!({
+            "kind": "Service", "spec": { "clusterIP": "10.0.0.1" },
+            "metadata": { "name": "web", "annotations": { crate::overrides::ANNOTATION: patch } },
+        });
+        let rules = crate::overrides::read(&object).unwrap();
+        let of = |cluster| build(&object, &rules, cluster, &BTreeMap::new()).unwrap();
+        let shard = |spec: Value| json!({ "kind": "Service", "metadata": { "name": "web" }, "spec": spec });
+        assert_eq!(of("a"), shard(json!({ "clusterIP": "10.1.1.1" })));
+        assert_eq!(of("b"), shard(json!({})));
     }
 
     #[test]

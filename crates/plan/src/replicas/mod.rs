@@ -137,13 +137,13 @@ pub fn plan(request: &Request<'_>) -> Plan {
     let wanted = wanted(request);
     let rows = rows(request);
     let mut slots: Vec<Slot> = rows.iter().map(slot).collect();
-    let live_wanted = wanted.saturating_sub(hold(wanted, &rows, &mut slots));
+    let live_wanted = wanted.saturating_sub(hold(request, wanted, &rows, &mut slots));
     let unplaced = divide(live_wanted, request.preferences.rebalance, &mut slots);
     if request.preferences.rebalance {
         probe(unplaced, &mut slots);
     }
     let ways = ways(request, live_wanted, &rows, &slots);
-    let weights = slots.iter().map(|slot| u64::from(slot.weight)).sum();
+    let weights = slots.iter().filter(|slot| slot.max != Some(0)).map(|slot| u64::from(slot.weight)).sum();
     let mut shares: Vec<(usize, Share)> = Vec::with_capacity(rows.len());
     let mut look_again_ms = None;
     for ((row, slot), way) in rows.iter().zip(&slots).zip(&ways) {
@@ -241,20 +241,21 @@ fn stuck(request: &Request<'_>, seen: &Observation, proven: bool) -> u32 {
     crashing.saturating_add(u32::try_from(pending).unwrap_or(u32::MAX))
 }
 
-/// Sets aside what clusters that are offline for a moment keep, which is never more than their fair share: they
-/// cannot be told to shrink, and what is asked for must not be in unreachable clusters only.
-fn hold(wanted: u32, rows: &[Row<'_>], slots: &mut [Slot]) -> u32 {
+/// Sets aside what clusters that are offline for a moment keep: what they would keep if they answered, so that an
+/// outage alone moves nothing, and when less is asked for, not all of it is in clusters that cannot be told.
+fn hold(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &mut [Slot]) -> u32 {
     let held = |row: &Row<'_>| matches!(row.is, Standing::Held { .. });
     if !rows.iter().any(held) {
         return 0;
     }
-    let mut fair = slots.to_vec();
-    divide(wanted, true, &mut fair);
+    let mut answering = slots.to_vec();
+    divide(wanted, request.preferences.rebalance, &mut answering);
     let mut sum = 0_u32;
-    for ((row, slot), fair) in rows.iter().zip(slots).zip(fair) {
+    for ((row, slot), answering) in rows.iter().zip(slots).zip(answering) {
         if held(row) {
-            sum =
-                sum.saturating_add(slot.current.unwrap_or(0).min(fair.planned.saturating_add(fair.overflow)));
+            sum = sum.saturating_add(
+                slot.current.unwrap_or(0).min(answering.planned.saturating_add(answering.overflow)),
+            );
             *slot = Slot { current: slot.current, max: Some(0), ..Slot::default() };
         }
     }

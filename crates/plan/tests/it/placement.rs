@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 fn member(name: &str) -> Member {
     let labels =
         BTreeMap::from([("region".to_owned(), name[..2].to_owned()), ("size".to_owned(), "7".to_owned())]);
-    Member { name: name.to_owned(), labels, serves: true, ..Member::default() }
+    Member { name: name.to_owned(), labels, ..Member::default() }
 }
 
 fn wish(annotations: &Value) -> Result<Wish, String> {
@@ -116,7 +116,7 @@ fn taints_cordons_and_drains() {
     assert_eq!(one(Member { cordoned: true, ..member("eu-1") }), Verdict::Skip);
     assert_eq!(one(Member { cordoned: true, has: Has::Created, ..member("eu-1") }), Verdict::Keep);
     assert_eq!(one(Member { draining: true, has: Has::Created, ..member("eu-1") }), Verdict::Keep);
-    assert_eq!(one(Member { serves: false, ..member("eu-1") }), Verdict::Skip);
+    assert_eq!(one(Member { unserved: true, ..member("eu-1") }), Verdict::Skip);
     let tolerant =
         wish(&json!({ "landfall.dev/tolerations": r#"[{"key":"gpu","operator":"Exists"}]"# })).unwrap();
     assert_eq!(
@@ -128,7 +128,7 @@ fn taints_cordons_and_drains() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn placement_does_not_depend_on_order(

@@ -1,5 +1,6 @@
 //! What holds for every input.
 
+use landfall_plan::autoscale;
 use landfall_plan::replicas::{ClusterPreferences, Observation, Policy, Preferences, Slot, divide};
 use proptest::prelude::*;
 
@@ -42,7 +43,7 @@ fn world() -> impl Strategy<Value = World> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sums_are_conserved_and_limits_kept(total in 0_u32..200, rebalance: bool, mut slots in slots()) {
@@ -146,5 +147,43 @@ proptest! {
             last = world.live();
         }
         prop_assert_eq!(world.specs(), before);
+    }
+
+    #[test]
+    fn autoscalers_never_have_more_together_than_was_allowed(
+        min in 0_u32..20, more in 0_u32..60,
+        demand in prop::collection::vec((0_u32..30, any::<bool>()), 1..7),
+    ) {
+        let max = min + more;
+        let cluster = |(at, (_, draining)): (usize, &(u32, bool))| autoscale::Observation {
+            cluster: format!("c{at}"), weight: 1, draining: *draining, ..autoscale::Observation::default()
+        };
+        let mut clusters: Vec<_> = demand.iter().enumerate().map(cluster).collect();
+        let mut before = Vec::new();
+        for round in 0..60 {
+            let (hold_down_ms, window_ms) = (60_000, 0);
+            let request = autoscale::Request { key: "", min, max, clusters: &clusters, hold_down_ms, window_ms, now_ms: round };
+            let parts = autoscale::split(&request).parts;
+            let mut sum = 0;
+            for ((seen, part), (demand, _)) in clusters.iter_mut().zip(&parts).zip(&demand) {
+                seen.bounds = None;
+                if let autoscale::Step::Set(bounds) = part.step {
+                    prop_assert!(1 <= bounds.min && bounds.min <= bounds.max, "{:?}", bounds);
+                    sum += bounds.max;
+                    seen.bounds = Some(bounds);
+                    seen.desired = (*demand).clamp(bounds.min, bounds.max);
+                    seen.current = seen.desired;
+                }
+            }
+            prop_assert!(sum <= max, "{} of {}", sum, max);
+            let live = clusters.iter().filter(|seen| !seen.draining).count();
+            prop_assert!(sum == max || live == 0, "{} of {}", sum, max);
+            if round == 58 {
+                before = parts.iter().map(|part| part.step).collect();
+            }
+            if round == 59 {
+                prop_assert_eq!(&before, &parts.iter().map(|part| part.step).collect::<Vec<_>>(), "comes to rest");
+            }
+        }
     }
 }

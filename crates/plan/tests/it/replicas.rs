@@ -141,6 +141,18 @@ fn scaling_while_a_cluster_is_briefly_offline_takes_nothing_from_it() {
 }
 
 #[test]
+fn a_brief_outage_moves_nothing_however_uneven_things_are() {
+    let mut world = World::new("a b c", 6);
+    for (name, count) in [("a", 4), ("b", 1), ("c", 1)] {
+        let seen = world.at(name);
+        (seen.spec, seen.ready) = (Some(count), count);
+    }
+    world.at("a").offline_since_ms = Some(NOW);
+    world.settle();
+    assert_eq!(world.specs(), [4, 1, 1]);
+}
+
+#[test]
 fn overprovisioning_places_more_and_moves_nothing() {
     let mut world = World::new("a b c", 6);
     world.policy.on_loss = OnLoss::Overprovision { percent: 150 };
