@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn bad_configurations_say_where() {
         for (text, says) in [
-            ("", "missing field `clusters`"),
+            ("", "line 1"),
+            ("seed: 1\n", "missing field `clusters`"),
             ("clusters: []", "clusters: give between 1 and 1000"),
             ("clusters:\n- name: a\n  nodez: 3\n", "line 3"),
             ("clusters:\n- name: a\n  nodes: many\n", "line 3"),
