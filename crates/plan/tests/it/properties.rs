@@ -186,4 +186,32 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn whatever_happens_nobody_gets_more_than_allowed_and_the_end_is_right(
+        mut world in world(), events in prop::collection::vec((0_u8..6, 0_usize..6, 0_u32..60), 0..20),
+    ) {
+        for (event, at, number) in events {
+            let at = at % world.clusters.len();
+            let now_ms = world.now_ms;
+            match event {
+                0 => world.clusters[at].offline_since_ms = Some(now_ms),
+                1 => world.clusters[at].offline_since_ms = None,
+                2 => world.replicas = number,
+                3 => world.clusters[at].draining = number % 2 == 0,
+                4 => world.clusters[at].cordoned = number % 2 == 0,
+                _ => world.now_ms += 45_000,
+            }
+            let before = world.live();
+            world.turn();
+            let most = world.replicas + world.replicas.div_ceil(4);
+            prop_assert!(world.live() <= before.max(most), "{} after {before}, at most {most}", world.live());
+        }
+        for seen in &mut world.clusters {
+            (seen.offline_since_ms, seen.draining, seen.cordoned) = (None, false, false);
+        }
+        world.settle();
+        let unplaced = world.plan().unplaced;
+        prop_assert_eq!(world.live() + unplaced, world.replicas);
+    }
 }
