@@ -57,6 +57,12 @@ pub struct Claim {
 /// Why there is no block.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
+    /// Another process holds this block.
+    #[error("another playground uses {block}: stop it first")]
+    Taken {
+        /// Which block.
+        block: Block,
+    },
     /// Other processes hold every block.
     #[error("all {} blocks of loopback addresses are taken by other playgrounds", END - FIRST)]
     Full,
@@ -81,11 +87,30 @@ pub struct NotABlock(String);
 impl Claim {
     /// Claims the preferred block if it is free, else the first free one.
     pub fn take(preferred: Option<Block>) -> Result<Self, ClaimError> {
-        for block in preferred.into_iter().chain(Block::all()) {
-            match bind(block) {
-                Ok(socket) => return Ok(Self { block, _socket: socket }),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                Err(source) => return Err(ClaimError::System { block, source }),
+        Self::first(preferred.into_iter().chain(Block::all()))
+    }
+
+    /// Claims the first free block from one that `luck` chooses, so that worlds that are kept rarely want the same.
+    pub fn somewhere(luck: u64) -> Result<Self, ClaimError> {
+        let count = u64::from(END - FIRST);
+        let skip = usize::try_from(luck % count).unwrap_or_default();
+        Self::first(Block::all().skip(skip).chain(Block::all().take(skip)))
+    }
+
+    /// Claims this block and no other.
+    pub fn exactly(block: Block) -> Result<Self, ClaimError> {
+        match bind(block) {
+            Ok(socket) => Ok(Self { block, _socket: socket }),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(ClaimError::Taken { block }),
+            Err(source) => Err(ClaimError::System { block, source }),
+        }
+    }
+
+    fn first(blocks: impl Iterator<Item = Block>) -> Result<Self, ClaimError> {
+        for block in blocks {
+            match Self::exactly(block) {
+                Err(ClaimError::Taken { .. }) => {}
+                done => return done,
             }
         }
         Err(ClaimError::Full)

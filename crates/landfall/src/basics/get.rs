@@ -17,10 +17,17 @@ pub(super) async fn run(options: &GetOptions, target: &Target) -> Result<()> {
     let namespace = if options.all_namespaces { "" } else { &target.namespace };
     let selector = options.selector.as_deref();
     let accept = if matches!(options.output, None | Some(Output::Wide)) { TABLE } else { JSON };
-    let mut answers = Vec::new();
+    let (mut answers, mut failed) = (Vec::new(), None);
     for (served, name) in &asked {
         let path = with_selector(&served.path(namespace, name), selector);
-        answers.push((*served, target.get(&path, accept).await?));
+        match target.get(&path, accept).await {
+            Ok(answer) => answers.push((*served, answer)),
+            // The others are shown all the same.
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if answers.is_empty() {
+        return failed.map_or(Ok(()), Err);
     }
     match options.output {
         None | Some(Output::Wide) => {
@@ -35,7 +42,7 @@ pub(super) async fn run(options: &GetOptions, target: &Target) -> Result<()> {
         Some(Output::Json) => print(&format!("{}\n", serde_json::to_string_pretty(&whole(answers))?)),
         Some(Output::Yaml) => print(&serde_saphyr::to_string(&whole(answers))?),
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// The kinds and names that were typed: `pods`, `pods a b`, `pod/a svc/b`.
@@ -82,7 +89,12 @@ fn tables(answers: &[(&Served, Value)], wide: bool, namespaces: bool, namespace:
         print(&table::render(&all, wide, namespaces && served.namespaced));
     }
     if !printed {
-        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace} namespace") };
+        let namespaced = answers.iter().any(|(served, _)| served.namespaced);
+        let place = if namespace.is_empty() || !namespaced {
+            String::new()
+        } else {
+            format!(" in {namespace} namespace")
+        };
         print(&format!("No resources found{place}.\n"));
     }
 }

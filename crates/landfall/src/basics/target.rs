@@ -1,5 +1,7 @@
 //! Which server a command talks to, and talking to it.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, anyhow, bail};
 use http::{Method, Request};
 use kube::client::Client;
@@ -24,8 +26,7 @@ impl Target {
             None => playground::only_running().map(|running| running.kubeconfig),
         };
         let kubeconfig = match &file {
-            Some(file) => Kubeconfig::read_from(file)
-                .with_context(|| format!("cannot use the kubeconfig {}", file.display()))?,
+            Some(files) => read(files)?,
             None => Kubeconfig::read().context(
                 "there is no kubeconfig and no single running playground: start one with `landfall playground`, or give \
                  --kubeconfig",
@@ -81,6 +82,22 @@ impl Target {
             other => anyhow!(other),
         })
     }
+}
+
+/// Reads a kubeconfig, or several that belong together as kubectl takes them: separated as in PATH.
+fn read(files: &Path) -> Result<Kubeconfig> {
+    let mut all = None;
+    for file in std::env::split_paths(files) {
+        let next = Kubeconfig::read_from(&file)
+            .with_context(|| format!("cannot use the kubeconfig {}", file.display()))?;
+        all = Some(match all {
+            None => next,
+            Some(before) => {
+                Kubeconfig::merge(before, next).context("these kubeconfigs do not fit together")?
+            }
+        });
+    }
+    all.context("the kubeconfig has no name")
 }
 
 /// What may stand in a part of a path or a query as it is.

@@ -15,6 +15,7 @@ use landfall_sim::world::fault::Fault;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream as Stream};
+use tokio::sync::Semaphore;
 
 use super::files::write_private;
 use super::home::Home;
@@ -22,6 +23,9 @@ use super::home::Home;
 /// The longest line, and the longest wait for one.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most requests at once, and the pause after a connection that could not be taken.
+const CONNECTIONS_MAX: usize = 16;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where to ask, and what to show.
 #[derive(Serialize, Deserialize)]
@@ -51,13 +55,20 @@ pub(super) async fn serve(home: &Home, world: Arc<World>, tasks: &Tasks) -> Resu
     write_private(&home.join("control.json"), &serde_json::to_vec(&door)?)?;
     let token: Arc<str> = token.into();
     let children = tasks.clone();
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     tasks.spawn_until_stop(async move {
         loop {
-            let Ok((stream, _)) = listener.accept().await else { continue };
+            let Ok(room) = room.clone().acquire_owned().await else { return };
+            let Ok((stream, _)) = listener.accept().await else {
+                // Out of files, most likely; others need the time to give some back.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
             let (world, token) = (world.clone(), token.clone());
             children.spawn_until_stop(async move {
-                // A client that says nothing or half a line is nobody's problem but its own.
-                let _ = tokio::time::timeout(PATIENCE, answer(stream, &token, &world)).await;
+                // A client that went away is nobody's problem but its own.
+                let _ = answer(stream, &token, &world).await;
+                drop(room);
             });
         }
     });
@@ -67,7 +78,7 @@ pub(super) async fn serve(home: &Home, world: Arc<World>, tasks: &Tasks) -> Resu
 async fn answer(mut stream: Stream, token: &str, world: &World) -> std::io::Result<()> {
     let (read, mut write) = stream.split();
     let mut line = String::new();
-    BufReader::new(read.take(LINE_BYTES_MAX)).read_line(&mut line).await?;
+    tokio::time::timeout(PATIENCE, BufReader::new(read.take(LINE_BYTES_MAX)).read_line(&mut line)).await??;
     let answer = match serde_json::from_str::<Request>(&line) {
         Ok(request) if request.token == token => match world.break_or_mend(&request.fault).await {
             Ok(done) => Answer::Done(done),

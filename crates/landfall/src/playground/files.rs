@@ -57,6 +57,8 @@ pub(super) fn write_addresses(home: &Home, hub_url: &str, world: &World) -> Resu
             "name": site.member.name(),
             "url": site.member.credentials().server,
             "region": site.config.region,
+            "latitude": site.config.latitude,
+            "longitude": site.config.longitude,
             "block": site.block().to_string(),
         })
     };

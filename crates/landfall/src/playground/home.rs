@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+/// The file in the list that is locked while a playground is opened.
+const TURN: &str = ".turn";
+
 /// A directory that is this playground's alone while it runs.
 pub(super) struct Home {
     path: PathBuf,
@@ -46,6 +49,8 @@ impl Home {
                 path.display()
             )
         };
+        // One after the other: who sweeps must not find a directory that is made but not locked yet.
+        let _turn = turn();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).with_context(cannot)?;
         let path = fs::canonicalize(&path).with_context(cannot)?;
         let lock =
@@ -54,6 +59,7 @@ impl Home {
         if lock.try_lock().is_err() {
             bail!("a playground runs in {} already: stop it first, or use another directory", path.display());
         }
+        sweep();
         let entry = keep.and_then(|_| enlist(&path));
         Ok(Self { path, kept: keep.is_some(), entry, _lock: lock })
     }
@@ -146,6 +152,23 @@ fn everyone() -> Vec<Running> {
     all
 }
 
+/// Waits until nobody else opens a playground; best effort, as everything about the list.
+fn turn() -> Option<File> {
+    let file = File::options().create(true).truncate(false).write(true).open(list().ok()?.join(TURN)).ok()?;
+    file.lock().ok()?;
+    Some(file)
+}
+
+/// Removes what playgrounds left that were killed: nobody holds their locks any more.
+fn sweep() {
+    let Ok(entries) = list().and_then(|path| Ok(fs::read_dir(path)?)) else { return };
+    let left = entries.flatten().filter(|entry| entry.file_name() != TURN).map(|entry| entry.path());
+    for entry in left.filter(|path| !runs(path)) {
+        // A link leads to a directory that is kept, so only the link goes.
+        let _ = if entry.is_symlink() { fs::remove_file(&entry) } else { fs::remove_dir_all(&entry) };
+    }
+}
+
 /// Whether somebody holds its lock.
 fn runs(dir: &Path) -> bool {
     let lock = File::open(dir.join("playground.lock"));
@@ -170,6 +193,16 @@ mod tests {
         assert!(!runs(&world) && world.exists());
         assert!(find(Some(&world)).is_err());
         drop(Home::open(Some(&world)).unwrap());
+    }
+
+    #[test]
+    fn what_the_killed_left_is_swept_away() {
+        let list = list().unwrap();
+        let left = list.join(format!("world-test-{}", std::process::id()));
+        fs::create_dir_all(left.join("hub")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        drop(Home::open(Some(&dir.path().join("world"))).unwrap());
+        assert!(!left.exists());
     }
 
     #[test]

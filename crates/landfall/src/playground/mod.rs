@@ -100,11 +100,7 @@ async fn start(config: &WorldConfig, home: &Home) -> Result<Playground> {
     let before = if home.kept() { Before::read(home) } else { Before::default() };
     say(&format!("Starting {} simulated clusters and a hub.", config.clusters.len()));
     let members = home.join("members");
-    let start = Start {
-        keep: home.kept().then_some(members.as_path()),
-        before: before.blocks.clone(),
-        ..Start::default()
-    };
+    let start = Start { keep: home.kept().then_some(members.as_path()), before: before.blocks.clone() };
     let listed = config.clusters.len() <= LISTED_MAX;
     let mut count = 0;
     let ready = |site: &Site| {

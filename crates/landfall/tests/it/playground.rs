@@ -117,6 +117,7 @@ fn several_at_once_and_nothing_left_behind() {
         .unwrap()
         .flat_map(|entry| std::fs::read_dir(entry.unwrap().path()).unwrap())
         .map(|entry| entry.unwrap().path())
+        .filter(|path| !path.ends_with(".turn"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
     let none = landfall(&temporary).args(["playground", "fault", "heal"]).output().unwrap();
@@ -195,6 +196,31 @@ fn the_basics_without_kubectl() {
         assert!(!output.status.success(), "{arguments:?}");
         assert!(text(&output.stderr).starts_with(says), "{arguments:?}: {}", text(&output.stderr));
     }
+}
+
+/// A kept world names its addresses in what it keeps: at others it would serve nobody, and intrude on whoever has them.
+#[test]
+fn a_kept_world_gets_its_addresses_again_or_does_not_start() {
+    let (base, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut playground = Playground::start(base.path(), &["--clusters", "1"]);
+    let block = playground.addresses()["members"][0]["block"].clone();
+    assert!(playground.process.interrupt());
+    drop(playground);
+    std::fs::create_dir_all(other.path().join("world")).unwrap();
+    let squatter = serde_json::json!({"members": [{"name": "us-east", "block": block}]});
+    std::fs::write(other.path().join("world/playground.json"), squatter.to_string()).unwrap();
+    let squatter = Playground::start(other.path(), &["--clusters", "1"]);
+    assert_eq!(squatter.addresses()["members"][0]["block"], block);
+    let output = landfall(base.path())
+        .args(["playground", "--clusters", "1", "--keep"])
+        .arg(base.path().join("world"))
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = text(&output.stderr);
+    assert!(said.contains("us-east: no loopback addresses") && said.contains("stop it first"), "{said}");
+    drop(squatter);
+    Playground::start(base.path(), &["--clusters", "1"]);
 }
 
 #[test]

@@ -9,11 +9,15 @@ use landfall_api::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 
 use super::places::{self, PLACES};
+use crate::agent::Programs;
 
 /// The most clusters of a world: as many as there are blocks of addresses, less some for others.
 pub const CLUSTERS_MAX: usize = 1000;
 /// The most nodes of a cluster.
 pub const NODES_MAX: usize = crate::address::NODES_MAX as usize;
+
+/// The longest name of a cluster: its nodes add `-256`, and their names are labels.
+const NAME_LENGTH_MAX: usize = 59;
 
 /// A world.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +28,9 @@ pub struct WorldConfig {
     pub seed: u64,
     /// The clusters, in the order they are started.
     pub clusters: Vec<ClusterConfig>,
+    /// Programs of this machine that containers with such an image run; all other images run the echo program.
+    #[serde(default)]
+    pub programs: Programs,
 }
 
 /// One cluster.
@@ -98,13 +105,17 @@ impl WorldConfig {
                 if round == 0 { place.region.into() } else { format!("{}-{}", place.region, round + 1) };
             ClusterConfig::new(name, place.region)
         };
-        Self { seed: 0, clusters: (0..clusters).map(cluster).collect() }
+        Self { seed: 0, clusters: (0..clusters).map(cluster).collect(), programs: Programs::default() }
     }
 
     /// Fills in what was left out, and refuses what cannot be.
     fn complete(mut self) -> Result<Self, BadConfig> {
         if self.clusters.is_empty() || self.clusters.len() > CLUSTERS_MAX {
             return Err(BadConfig(format!("clusters: give between 1 and {CLUSTERS_MAX} of them")));
+        }
+        if let Some((image, program)) = self.programs.0.iter().find(|(_, program)| !program.path.is_file()) {
+            let path = program.path.display();
+            return Err(BadConfig(format!("programs[{image:?}].path: there is no file {path}")));
         }
         let mut seen = BTreeSet::new();
         for (index, cluster) in self.clusters.iter_mut().enumerate() {
@@ -177,7 +188,19 @@ impl ClusterConfig {
         if ["federation", "hub"].contains(&self.name.as_str()) {
             return Err(format!("name: {:?} is the federation's own", self.name));
         }
+        if self.name.len() > NAME_LENGTH_MAX {
+            return Err(format!(
+                "name: must have at most {NAME_LENGTH_MAX} characters: nodes are named after it"
+            ));
+        }
         self.fill();
+        for (field, value) in
+            std::iter::once(("region", &self.region)).chain(self.zones.iter().map(|z| ("zones", z)))
+        {
+            if let Some(why) = names::label_value(value).first() {
+                return Err(format!("{field}: {value:?}: {why}"));
+            }
+        }
         let within = |value: Option<f64>, most: f64| value.is_none_or(|v| v.abs() <= most);
         if self.latitude.is_some() != self.longitude.is_some() {
             return Err("latitude: give both latitude and longitude, or neither".into());
@@ -189,9 +212,12 @@ impl ClusterConfig {
             return Err(format!("nodes: give between 1 and {NODES_MAX}"));
         }
         for (field, value) in [("cpu", &self.cpu), ("memory", &self.memory)] {
-            if Quantity::parse(value).is_none() {
+            if Quantity::parse(value).is_none_or(|quantity| quantity.milli() <= 0) {
                 return Err(format!("{field}: {value:?} is no quantity such as 4, 500m or 16Gi"));
             }
+        }
+        if self.pods == 0 {
+            return Err("pods: a node takes at least one".into());
         }
         Ok(())
     }
@@ -231,6 +257,18 @@ mod tests {
             ("clusters:\n- name: a\n- name: A_b\n", "clusters[1].name: \"A_b\": a lowercase RFC 1123 label"),
             ("clusters:\n- name: a\n- name: a\n", "clusters[1].name: \"a\" is there twice"),
             ("clusters:\n- name: federation\n", "clusters[0].name: \"federation\" is the federation's own"),
+            ("clusters:\n- name: a\n  cpu: '-4'\n", "clusters[0].cpu: \"-4\" is no quantity"),
+            ("clusters:\n- name: a\n  pods: 0\n", "clusters[0].pods: a node takes"),
+            (
+                "clusters:\n- name: a\n  region: home sweet home\n",
+                "clusters[0].region: \"home sweet home\": a valid label",
+            ),
+            ("clusters:\n- name: a\n  zones: ['a b']\n", "clusters[0].zones: \"a b\": a valid label"),
+            (
+                "clusters:\n- name: a\nprograms: {web: {path: /none}}\n",
+                "programs[\"web\"].path: there is no file /none",
+            ),
+            ("clusters:\n- name: a\nprograms: {web: {pat: /none}}\n", "line 3"),
             ("clusters:\n- name: a\n  cpu: lots\n", "clusters[0].cpu: \"lots\" is no quantity"),
             ("clusters:\n- name: a\n  latitude: 12\n", "clusters[0].latitude: give both"),
             (

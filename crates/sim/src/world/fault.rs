@@ -116,6 +116,9 @@ pub enum BadFault {
     /// A selector that cannot be read.
     #[error("cannot read the selector {0:?}: write it as kubectl does, such as app=web")]
     Selector(String),
+    /// An API that does not come up again.
+    #[error("an API does not come up again ({0}): try `heal` once more")]
+    Door(String),
     /// A delay that is too long.
     #[error("a delay is at most {} s", DELAY_MAX.as_secs())]
     Delay,

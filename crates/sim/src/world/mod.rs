@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use landfall_runtime::tasks::Tasks;
+use tokio::sync::Mutex;
 
 use crate::address::{Block, Claim, ClaimError};
 use crate::agent::{self, Agent, Pace, Programs};
@@ -61,15 +62,15 @@ pub enum WorldError {
 pub struct Start<'a> {
     /// Where its clusters keep their objects, in a directory each; none for in memory alone.
     pub keep: Option<&'a Path>,
-    /// Blocks that clusters had before, by their names.
+    /// Blocks that clusters had before, by their names. They get them again or nothing: what they keep names them.
     pub before: Vec<(String, Block)>,
-    /// Programs that stand for images.
-    pub programs: Programs,
 }
 
 /// A running world.
 pub struct World {
     sites: Vec<Site>,
+    /// One fault at a time: opening and closing doors takes a moment.
+    breaking: Mutex<()>,
 }
 
 /// One running cluster of a world.
@@ -85,6 +86,34 @@ pub struct Site {
     tasks: Tasks,
 }
 
+/// The addresses of every cluster, in their order: first those that are owed, so that nobody new takes them.
+fn claims(config: &WorldConfig, start: &Start<'_>) -> Result<Vec<Claim>, WorldError> {
+    let failed = |cluster: &ClusterConfig| {
+        let cluster = cluster.name.clone();
+        move |source| WorldError::Addresses { cluster, source }
+    };
+    let before = |cluster: &ClusterConfig| start.before.iter().find(|(name, _)| *name == cluster.name);
+    let mut claims: Vec<Option<Claim>> = Vec::with_capacity(config.clusters.len());
+    for cluster in &config.clusters {
+        let owed = before(cluster).map(|(_, block)| Claim::exactly(*block).map_err(failed(cluster)));
+        claims.push(owed.transpose()?);
+    }
+    let luck = start.keep.map(|keep| luck_of(keep.as_os_str().as_encoded_bytes()));
+    let each = claims.into_iter().zip(&config.clusters);
+    each.map(|(claim, cluster)| match (claim, luck) {
+        (Some(claim), _) => Ok(claim),
+        (None, Some(luck)) => Claim::somewhere(luck).map_err(failed(cluster)),
+        (None, None) => Claim::take(None).map_err(failed(cluster)),
+    })
+    .collect()
+}
+
+/// A number that a directory's name leads to, the same every time (FNV-1a).
+fn luck_of(name: &[u8]) -> u64 {
+    name.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 // === impl World ===
 
 impl World {
@@ -95,10 +124,14 @@ impl World {
         mut ready: impl FnMut(&Site),
     ) -> Result<Self, WorldError> {
         crate::listen::raise_open_files();
-        let mut world = Self { sites: Vec::with_capacity(config.clusters.len()) };
+        let mut world = Self { sites: Vec::with_capacity(config.clusters.len()), breaking: Mutex::default() };
+        let mut claims = claims(config, start)?;
         for (index, clusters) in config.clusters.chunks(START_TOGETHER).enumerate() {
             let seed = |place: usize| config.seed.wrapping_add((index * START_TOGETHER + place) as u64);
-            let starting = clusters.iter().enumerate().map(|(place, c)| Site::start(c, start, seed(place)));
+            let claims: Vec<Claim> = claims.drain(..clusters.len()).collect();
+            let starting = clusters.iter().zip(claims).enumerate().map(|(place, (cluster, claim))| {
+                Site::start(cluster, claim, start.keep, config.programs.clone(), seed(place))
+            });
             let mut failed = None;
             for started in join_all(starting).await {
                 match started {
@@ -124,6 +157,7 @@ impl World {
 
     /// Breaks or mends something; says what was done. A fault that cannot be changes nothing.
     pub async fn break_or_mend(&self, fault: &Fault) -> Result<String, BadFault> {
+        let _one_at_a_time = self.breaking.lock().await;
         let sites = self.named(fault)?;
         let pods = fault.pods()?;
         match fault {
@@ -144,7 +178,8 @@ impl World {
             }
             Fault::Heal { .. } => self.heal(&sites),
         }
-        join_all(self.sites.iter().map(Site::follow_gate)).await;
+        let followed = join_all(self.sites.iter().map(Site::follow_gate)).await;
+        followed.into_iter().collect::<Result<(), BadFault>>()?;
         Ok(said(fault, &sites))
     }
 
@@ -244,23 +279,26 @@ fn said(fault: &Fault, sites: &[&Site]) -> String {
 // === impl Site ===
 
 impl Site {
-    async fn start(config: &ClusterConfig, start: &Start<'_>, seed: u64) -> Result<Self, WorldError> {
-        let before = start.before.iter().find(|(name, _)| *name == config.name).map(|(_, block)| *block);
-        let claim = Claim::take(before)
-            .map_err(|source| WorldError::Addresses { cluster: config.name.clone(), source })?;
+    async fn start(
+        config: &ClusterConfig,
+        claim: Claim,
+        keep: Option<&Path>,
+        programs: Programs,
+        seed: u64,
+    ) -> Result<Self, WorldError> {
         let member = Member::start(MemberConfig {
             name: config.name.clone(),
             region: config.region.clone(),
             nodes: (0..config.nodes).map(|number| node(config, number)).collect(),
             listen: SocketAddr::from((claim.block().api(), API_PORT)),
-            data: start.keep.map(|keep| keep.join(&config.name)),
+            data: keep.map(|keep| keep.join(&config.name)),
             block: claim.block(),
             timings: Timings::PLAYGROUND,
             seed,
         })
         .await?;
         let gate = Gate::default();
-        let agents = agents(config, &claim, &member, start.programs.clone());
+        let agents = agents(config, &claim, &member, programs);
         let doors = forward::Config { nodes: agents.node_addresses() };
         let agent = Arc::new(agent::start(member.api(), gate.clone(), agents));
         let forwarder = forward::start(member.api(), gate.clone(), doors);
@@ -285,12 +323,12 @@ impl Site {
     }
 
     /// Closes or opens the door of its API as its faults say.
-    async fn follow_gate(&self) {
+    async fn follow_gate(&self) -> Result<(), BadFault> {
         if self.gate.api_down() {
             self.member.api_down().await;
-        } else if let Err(error) = self.member.api_up().await {
-            tracing::error!(%error, "the API does not come up again");
+            return Ok(());
         }
+        self.member.api_up().await.map_err(|error| BadFault::Door(error.to_string()))
     }
 
     async fn stop(&self) {
