@@ -60,13 +60,18 @@ impl Held {
     pub(super) const fn address(&self) -> Ipv4Addr {
         self.address
     }
+
+    /// Gives the address back: the pod is over, and only its status still tells of it.
+    pub(super) fn release(&mut self) {
+        if let Some(index) = self.index.take() {
+            self.of.used.lock().taken.remove(&index);
+        }
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(index) = self.index {
-            self.of.used.lock().taken.remove(&index);
-        }
+        self.release();
     }
 }
 
@@ -88,6 +93,13 @@ mod tests {
         all.push(again);
         assert_eq!(all.len(), 126);
         assert!(addresses.take(Some(given)).is_none());
+        if let Some(held) = all.last_mut() {
+            held.release();
+        }
+        let again = addresses.take(Some(given)).unwrap();
+        drop(all.pop());
+        assert!(addresses.take(Some(given)).is_none(), "what was given back once is not given back again");
+        all.push(again);
         let distinct: BTreeSet<_> = all.iter().map(Held::address).collect();
         assert_eq!(distinct.len(), all.len());
     }

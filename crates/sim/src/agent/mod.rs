@@ -124,6 +124,9 @@ impl Pace {
     }
 }
 
+/// How often a pod without an address looks for one.
+const ADDRESS_RETRY: Duration = Duration::from_secs(1);
+
 /// The running agents of a member.
 pub struct Agent {
     tasks: Tasks,
@@ -246,13 +249,31 @@ fn apply(
     if over && !meta::deleting(&object) {
         return;
     }
-    let Some(held) = address(context, node, &object) else {
-        tracing::warn!(pod = meta::name(&object), "no address is left for a pod");
-        return;
-    };
+    // Taken here, not in the task, so that pods get their old addresses in the order they are told of.
+    let held = address(context, node, &object);
     let (sender, updates) = watch::channel(Some(object.clone()));
     pods.insert(key, sender);
-    tasks.spawn(Pod::new(context.clone(), node, object, updates, held).run());
+    tasks.spawn(begin(context.clone(), node, object, updates, held));
+}
+
+/// Runs a pod, as soon as there is an address for it.
+async fn begin(
+    context: Arc<Context>,
+    node: usize,
+    object: Arc<Value>,
+    mut updates: watch::Receiver<Latest>,
+    mut held: Option<addresses::Held>,
+) {
+    while held.is_none() {
+        tracing::warn!(pod = meta::name(&object), "no address is left for a pod; waiting for one");
+        tokio::select! {
+            () = tokio::time::sleep(ADDRESS_RETRY) => held = address(&context, node, &object),
+            _ = updates.wait_for(Option::is_none) => return,
+        }
+    }
+    if let Some(held) = held {
+        Pod::new(context, node, object, updates, held).run().await;
+    }
 }
 
 /// The address of a pod: its node's if it shares its network, else one of the node's range.

@@ -125,6 +125,7 @@ impl Pod {
                 // So that everybody sees the beginning.
                 self.report().await;
                 self.settle().await;
+                self.retire().await;
                 self.report().await;
             }
             let wake = self.wait(lost).await;
@@ -137,7 +138,8 @@ impl Pod {
     /// Waits until there may be something to do.
     async fn wait(&mut self, lost: bool) -> Wake {
         let now = Instant::now();
-        let due = self.backoff.values().map(|backoff| backoff.due).filter(|due| *due > now).min();
+        let due = self.backoff.iter().filter(|(which, _)| self.holds_back(**which));
+        let due = due.map(|(_, backoff)| backoff.due).min();
         let retry = (self.reported.as_ref() != Some(&self.state)).then(|| now + RETRY);
         let due = due.into_iter().chain(retry).min().filter(|_| !lost);
         let until = async {
@@ -188,6 +190,18 @@ impl Pod {
         }
     }
 
+    /// A pod that is over needs its sidecars and its address no more; its log stays until it is deleted.
+    async fn retire(&mut self) {
+        if !self.state.over(&self.object) {
+            return;
+        }
+        let left: Vec<Which> = self.running.keys().copied().collect();
+        for which in left {
+            self.end(which, 0, String::new()).await;
+        }
+        self.held.release();
+    }
+
     fn effect(&self) -> Effect {
         self.faults.borrow().effect(&self.object)
     }
@@ -217,6 +231,17 @@ impl Pod {
             }
         }
         self.state != before
+    }
+
+    /// Whether a container waits for its time to be started again.
+    fn holds_back(&self, which: Which) -> bool {
+        let container = match which {
+            Which::Init(index) => self.state.init.get(index),
+            Which::Main(index) => self.state.main.get(index),
+        };
+        container.is_some_and(|container| {
+            matches!(container.state, State::Waiting { .. }) && container.last.is_some()
+        })
     }
 
     fn container(&mut self, which: Which) -> Option<&mut Container> {
@@ -294,11 +319,10 @@ impl Pod {
         if again {
             container.restarts = container.restarts.saturating_add(1);
         }
-        let (name, image, sidecar) = (container.name.clone(), container.image.clone(), container.sidecar);
+        let (name, image) = (container.name.clone(), container.image.clone());
         container.id = id;
         container.state = State::Running { since_s: now_s };
-        let finite =
-            matches!(which, Which::Init(_)) && !sidecar || self.object["spec"]["restartPolicy"] != "Always";
+        let finite = self.finite(which);
         let has = |purpose| Probe::parse(&spec, purpose, self.held.address()).is_some();
         let (startup, readiness) = (has(Purpose::Startup), has(Purpose::Readiness));
         let setup = Setup {
@@ -333,6 +357,13 @@ impl Pod {
                 self.end(which, 128, error).await;
             }
         }
+    }
+
+    /// Whether a container is expected to end by itself.
+    fn finite(&self, which: Which) -> bool {
+        let sidecar =
+            matches!(which, Which::Init(index) if self.state.init.get(index).is_some_and(|c| c.sidecar));
+        matches!(which, Which::Init(_)) && !sidecar || self.object["spec"]["restartPolicy"] != "Always"
     }
 
     fn identity(&self) -> Identity {
@@ -421,7 +452,7 @@ impl Pod {
 
     /// Writes the status if it is not what the API has.
     async fn report(&mut self) {
-        if self.reported.as_ref() == Some(&self.state) && !self.gates_moved() {
+        if self.reported.as_ref() == Some(&self.state) && !self.ready_moved() {
             return;
         }
         let (pod, state) = (self.object.clone(), &self.state);
@@ -444,12 +475,10 @@ impl Pod {
         }
     }
 
-    /// Whether the Ready condition should change though nothing of ours did: somebody moved a readiness gate.
-    fn gates_moved(&self) -> bool {
+    /// Whether the Ready condition should change though nothing of ours did: somebody moved a readiness gate, or took
+    /// the node for lost and the pod for not ready meanwhile.
+    fn ready_moved(&self) -> bool {
         let object = &self.object;
-        if object["spec"]["readinessGates"].as_array().is_none_or(Vec::is_empty) {
-            return false;
-        }
         let ready = |status: &Value| {
             let found = status["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")?;
             Some((found["status"].clone(), found["message"].clone()))

@@ -44,7 +44,7 @@ pub fn node(config: &MemberConfig, spec: &NodeSpec, index: u32, total: u32, now:
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": spec.name, "labels": labels},
         "spec": {"providerID": format!("landfall://{}/{}", config.name, spec.name)},
-        "status": status(config, spec, index, now),
+        "status": status(config, spec, (index, total), now),
     });
     if !taints.is_empty() {
         object["spec"]["taints"] = json!(taints);
@@ -56,9 +56,11 @@ pub fn node(config: &MemberConfig, spec: &NodeSpec, index: u32, total: u32, now:
     object
 }
 
-fn status(config: &MemberConfig, spec: &NodeSpec, index: u32, now: Millis) -> Value {
+fn status(config: &MemberConfig, spec: &NodeSpec, (index, total): (u32, u32), now: Millis) -> Value {
+    // The first and the last address of a range are nobody's.
+    let addresses = config.block.node_pods(index, total).map_or(0, |range| range.count().saturating_sub(2));
     let amounts = json!({
-        "cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods.to_string(),
+        "cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods.min(addresses).to_string(),
         "ephemeral-storage": "100Gi", "hugepages-1Gi": "0", "hugepages-2Mi": "0",
     });
     let mut addresses = vec![json!({"type": "Hostname", "address": spec.name})];

@@ -6,3 +6,4 @@ mod lab;
 mod nodes;
 mod scale;
 mod workloads;
+mod world;

@@ -1,0 +1,116 @@
+//! A whole world: controllers and node agents together, broken and mended.
+
+use std::time::{Duration, Instant};
+
+use landfall_apiserver::housekeeping::client::Place;
+use landfall_apiserver::local::Local;
+use landfall_apiserver::write::delete::DeleteOptions;
+use landfall_sim::world::config::WorldConfig;
+use landfall_sim::world::fault::Fault;
+use landfall_sim::world::{Start, World};
+use serde_json::{Value, json};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+async fn world() -> (World, Local) {
+    let config: WorldConfig = "clusters: [{name: lab, nodes: 2}]".parse().unwrap();
+    let world = World::start(&config, &Start::default(), |_| {}).await.unwrap();
+    let api = world.sites()[0].member.client("test");
+    (world, api)
+}
+
+async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn job(name: &str, spec: &Value, script: &str, policy: &str) -> Value {
+    let container = json!({"name": "work", "image": "busybox", "command": ["sh", "-c", script]});
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"template": {"spec": {"restartPolicy": policy, "containers": [container]}}},
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        job["spec"][key] = value.clone();
+    }
+    job
+}
+
+async fn create(api: &Local, group: &str, plural: &str, object: Value) {
+    api.create(&Place::new(group, plural, "default", ""), object).await.unwrap();
+}
+
+async fn get(api: &Local, group: &str, plural: &str, name: &str) -> Value {
+    api.get(&Place::new(group, plural, "default", name)).await.unwrap()
+}
+
+fn pods(api: &Local, phase: &str) -> Vec<Value> {
+    api.list("", "pods", "default").into_iter().filter(|pod| pod["status"]["phase"] == phase).collect()
+}
+
+/// The agent once reported every deleted container as well done, so that a Job whose pod was deleted was complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_pod_of_a_job_is_no_success() {
+    let (world, api) = world().await;
+    create(&api, "batch", "jobs", job("long", &json!({}), "sleep 1000", "Never")).await;
+    let first = eventually("a running pod", async || pods(&api, "Running").pop()).await;
+    let name = first["metadata"]["name"].as_str().unwrap().to_owned();
+    api.delete(&Place::new("", "pods", "default", &name), &DeleteOptions::BACKGROUND).await.unwrap();
+    let second = eventually("another pod", async || {
+        pods(&api, "Running").into_iter().find(|pod| pod["metadata"]["name"] != name.as_str())
+    })
+    .await;
+    assert_ne!(second["metadata"]["uid"], first["metadata"]["uid"]);
+    eventually("the first pod's end", async || {
+        api.get(&Place::new("", "pods", "default", &name)).await.is_err().then_some(())
+    })
+    .await;
+    let job = get(&api, "batch", "jobs", "long").await;
+    assert_eq!(job["status"]["succeeded"].as_u64().unwrap_or(0), 0, "{}", job["status"]);
+    world.stop().await;
+}
+
+/// Finished pods once kept their addresses, of which a node has 126.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_pods_finish_than_there_are_addresses() {
+    let (world, api) = world().await;
+    let many = json!({"completions": 300, "parallelism": 60});
+    create(&api, "batch", "jobs", job("many", &many, "true", "Never")).await;
+    eventually("300 completions", async || {
+        let job = get(&api, "batch", "jobs", "many").await;
+        (job["status"]["succeeded"] == 300).then_some(())
+    })
+    .await;
+    world.stop().await;
+}
+
+/// The node controller once had the last word on pods of a node that came back before they were evicted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_of_a_node_that_returns_are_ready_again() {
+    let (world, api) = world().await;
+    let template = json!({
+        "metadata": {"labels": {"app": "d"}},
+        "spec": {"containers": [{"name": "echo", "image": "echo"}]},
+    });
+    let daemons = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": template},
+    });
+    create(&api, "apps", "daemonsets", daemons).await;
+    let ready =
+        async |api: &Local| get(api, "apps", "daemonsets", "d").await["status"]["numberReady"].as_u64();
+    eventually("two ready daemons", async || (ready(&api).await == Some(2)).then_some(())).await;
+    let fault = Fault::NodeDown { cluster: "lab".into(), node: "lab-1".into() };
+    world.break_or_mend(&fault).await.unwrap();
+    eventually("one is not ready", async || (ready(&api).await == Some(1)).then_some(())).await;
+    world.break_or_mend(&Fault::Heal { clusters: Vec::new() }).await.unwrap();
+    eventually("both are ready again", async || (ready(&api).await == Some(2)).then_some(())).await;
+    world.stop().await;
+}
