@@ -3,9 +3,12 @@
 //! Reads:      Jobs, Pods
 //! Writes:     Pods, status; events SuccessfulCreate, SuccessfulDelete, Completed, BackoffLimitExceeded, DeadlineExceeded
 //! Wakes on:   a deadline, a pause after failures, a finished Job's time to live
-//! Guarantees: never more pods at once than parallelism by its own doing; a finished Job is left alone
+//! Guarantees: never more pods at once than parallelism by its own doing; a finished Job is left alone; one that has
+//!             decided to fail or to complete (FailureTarget, SuccessCriteriaMet) makes no pods any more
 //! Limits:     500 pods made at once. Counts come from the pods there are: finished pods that are deleted by hand count no
 //!             more. Absent: pod failure policies, success policies
+
+mod status;
 
 use std::collections::BTreeSet;
 
@@ -14,11 +17,10 @@ use landfall_api::selector::Selector;
 use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
-use super::read::{
-    Millis, condition_true, created, int, is_true, items, omit_empty, parse_time, text, time_text,
-};
+use super::read::{Millis, condition, condition_true, created, int, is_true, items, parse_time, text};
 use super::{Context, Controller, owned, pods};
 use crate::view::Known;
+use status::Status;
 
 /// Its row.
 pub(super) const CONTROLLER: Controller =
@@ -68,29 +70,59 @@ fn reconcile(context: &Context<'_>, job: &Value, plan: &mut Plan) {
     let selector =
         Selector::from_object(job.pointer("/spec/selector")).unwrap_or_else(|_| Selector::nothing());
     let claimed = owned::claim(context.view, Known::Pod, job, &selector, plan);
-    let of = |phase: &str| -> Vec<&Value> {
-        claimed.iter().map(|pod| &***pod).filter(|pod| text(pod, "/status/phase") == phase).collect()
+    let of = |which: fn(&Value) -> bool| -> Vec<&Value> {
+        claimed.iter().map(|pod| &***pod).filter(|pod| which(pod)).collect()
     };
     let counts = Counts {
-        active: claimed.iter().map(|pod| &***pod).filter(|pod| pods::is_active(pod)).collect(),
-        terminating: claimed.iter().filter(|pod| pods::is_terminating(pod)).count(),
-        succeeded: of("Succeeded"),
-        failed: of("Failed"),
+        active: of(pods::is_active),
+        terminating: of(|pod| pods::is_terminating(pod) || was_cut_short(pod)).len(),
+        succeeded: of(|pod| text(pod, "/status/phase") == "Succeeded" && !was_cut_short(pod)),
+        failed: of(|pod| text(pod, "/status/phase") == "Failed"),
     };
     let suspended = is_true(job, "/spec/suspend");
     let mut status = Status::of(context, job, &counts, suspended);
-    if let Some((reason, message)) = failure(context, job, &counts, plan) {
-        stop(job, &counts, "the Job failed", plan);
-        status.fail(reason, &message, &counts);
-    } else if is_done(job, &counts) {
-        stop(job, &counts, "enough have succeeded", plan);
-        status.complete(&counts);
-    } else if suspended {
-        stop(job, &counts, "the Job is suspended", plan);
-    } else {
-        fill(context, job, &counts, plan);
+    match outcome(context, job, &counts, plan) {
+        Some(Outcome::Failed(reason, message)) => {
+            stop(job, &counts, "the Job failed", plan);
+            status.fail(&reason, &message, &counts);
+        }
+        Some(Outcome::Complete) => {
+            stop(job, &counts, "enough have succeeded", plan);
+            status.complete(&counts);
+        }
+        None if suspended => stop(job, &counts, "the Job is suspended", plan),
+        None => fill(context, job, &counts, plan),
     }
     status.finish(plan);
+}
+
+/// Whether a pod was told to go before it ended: that it then ended well says nothing about its work.
+fn was_cut_short(pod: &Value) -> bool {
+    let Some(gone) = parse_time(meta::string(pod, "deletionTimestamp")) else { return false };
+    let grace_ms = int(pod, "/metadata/deletionGracePeriodSeconds").saturating_mul(1000);
+    text(pod, "/status/phase") == "Succeeded" && ended(pod) >= gone.saturating_sub(grace_ms)
+}
+
+/// How a Job ends.
+enum Outcome {
+    /// Reason and message.
+    Failed(String, String),
+    Complete,
+}
+
+/// How a Job ends, if that is decided. It is decided once: what the decision was made from, such as the restarts of
+/// its pods, is gone as soon as the pods are.
+fn outcome(context: &Context<'_>, job: &Value, counts: &Counts<'_>, plan: &mut Plan) -> Option<Outcome> {
+    if let Some(target) = condition(job, "FailureTarget").filter(|c| text(c, "/status") == "True") {
+        return Some(Outcome::Failed(text(target, "/reason").into(), text(target, "/message").into()));
+    }
+    if condition_true(job, "SuccessCriteriaMet") {
+        return Some(Outcome::Complete);
+    }
+    if let Some((reason, message)) = failure(context, job, counts, plan) {
+        return Some(Outcome::Failed(reason.into(), message.into()));
+    }
+    is_done(job, counts).then_some(Outcome::Complete)
 }
 
 fn distinct(job: &Value, done: &[&Value]) -> i64 {
@@ -119,14 +151,14 @@ fn failure(
     job: &Value,
     counts: &Counts<'_>,
     plan: &mut Plan,
-) -> Option<(&'static str, String)> {
+) -> Option<(&'static str, &'static str)> {
     let limit = int(job, "/spec/backoffLimit");
     let failed = i64::try_from(counts.failed.len()).unwrap_or(i64::MAX);
-    let restarts: i64 = counts.active.iter().map(|pod| pods::restarts(pod)).sum();
+    let restarts = counts.active.iter().fold(0_i64, |sum, pod| sum.saturating_add(pods::restarts(pod)));
     let on_failure = text(job, "/spec/template/spec/restartPolicy") == "OnFailure";
     let restarted = on_failure && restarts > 0 && restarts >= limit;
     if failed > limit || restarted {
-        return Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit".into()));
+        return Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
     }
     let deadline_s = job.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64)?;
     let started = parse_time(text(job, "/status/startTime"))?;
@@ -135,7 +167,7 @@ fn failure(
         plan.again(due);
         return None;
     }
-    Some(("DeadlineExceeded", "Job was active longer than specified deadline".into()))
+    Some(("DeadlineExceeded", "Job was active longer than specified deadline"))
 }
 
 fn stop(job: &Value, counts: &Counts<'_>, why: &str, plan: &mut Plan) {
@@ -155,21 +187,21 @@ fn fill(context: &Context<'_>, job: &Value, counts: &Counts<'_>, plan: &mut Plan
     let parallelism = int(job, "/spec/parallelism");
     let completions = job.pointer("/spec/completions").and_then(Value::as_i64);
     let wanted = match completions {
-        Some(completions) => parallelism.min(completions - distinct(job, &counts.succeeded)),
+        Some(completions) => parallelism.min(completions.saturating_sub(distinct(job, &counts.succeeded))),
         None if counts.succeeded.is_empty() => parallelism,
         None => active.min(parallelism),
     };
     if active > wanted {
         let mut surplus = counts.active.clone();
         pods::sort_for_deletion(&mut surplus, &pods::by_node(counts.active.iter().copied()));
-        let count = usize::try_from(active - wanted).unwrap_or(0);
+        let count = usize::try_from(active.saturating_sub(wanted.max(0))).unwrap_or(0);
         surplus.into_iter().take(count).for_each(|pod| delete(job, pod, "more than the parallelism", plan));
         return;
     }
     // By default a pod is replaced while it still ends.
     let replaced_late = text(job, "/spec/podReplacementPolicy") == "Failed";
-    let busy = active + if replaced_late { i64::try_from(counts.terminating).unwrap_or(0) } else { 0 };
-    let missing = (wanted - busy).min(BURST);
+    let ending = if replaced_late { i64::try_from(counts.terminating).unwrap_or(0) } else { 0 };
+    let missing = wanted.saturating_sub(active).saturating_sub(ending).min(BURST);
     if missing <= 0 {
         return;
     }
@@ -177,13 +209,11 @@ fn fill(context: &Context<'_>, job: &Value, counts: &Counts<'_>, plan: &mut Plan
         plan.again(due);
         return;
     }
-    let mut free: Vec<i64> = Vec::new();
-    if let (true, Some(completions)) = (is_indexed(job), completions) {
-        let (done, running) = (indexes(&counts.succeeded), indexes(&counts.active));
-        free = (0..completions).filter(|i| !done.contains(i) && !running.contains(i)).collect();
-    }
-    for at in 0..usize::try_from(missing).unwrap_or(0) {
-        let index = free.get(at).copied();
+    let (done, running) = (indexes(&counts.succeeded), indexes(&counts.active));
+    let mut free =
+        (0..completions.unwrap_or(0)).filter(|index| !done.contains(index) && !running.contains(index));
+    for _ in 0..missing {
+        let index = if is_indexed(job) { free.next() } else { None };
         if is_indexed(job) && index.is_none() {
             return;
         }
@@ -233,103 +263,11 @@ fn create(context: &Context<'_>, job: &Value, index: Option<i64>, active: i64, w
     plan.act(Action::create(Known::Pod, pod, format!("{active} of {wanted} pods")).noting(note));
 }
 
-/// A Job's status as it will be.
-struct Status<'a> {
-    job: &'a Value,
-    now: String,
-    conditions: Vec<Value>,
-    status: Value,
-    note: Option<Note>,
-}
-
-impl<'a> Status<'a> {
-    fn of(context: &Context<'_>, job: &'a Value, counts: &Counts<'_>, suspended: bool) -> Self {
-        let now = time_text(context.now);
-        let started = text(job, "/status/startTime");
-        let mut status = json!({
-            "active": counts.active.len(),
-            "ready": counts.active.iter().filter(|pod| pods::is_ready(pod)).count(),
-            "succeeded": distinct(job, &counts.succeeded), "failed": counts.failed.len(),
-            "terminating": counts.terminating,
-        });
-        if !suspended {
-            status["startTime"] = json!(if started.is_empty() { &now } else { started });
-        }
-        if is_indexed(job) {
-            status["completedIndexes"] = json!(ranges(&indexes(&counts.succeeded)));
-        }
-        let conditions = items(job, "/status/conditions").to_vec();
-        let mut this = Self { job, now, conditions, status, note: None };
-        if suspended {
-            this.set("Suspended", "True", "JobSuspended", "Job suspended");
-        } else if condition_true(job, "Suspended") {
-            this.set("Suspended", "False", "JobResumed", "Job resumed");
-        }
-        this
-    }
-
-    fn complete(&mut self, counts: &Counts<'_>) {
-        let (reason, message) = ("CompletionsReached", "Reached expected number of succeeded pods");
-        self.set("SuccessCriteriaMet", "True", reason, message);
-        if counts.active.is_empty() && counts.terminating == 0 {
-            self.set("Complete", "True", reason, message);
-            self.status["completionTime"] = json!(self.now);
-            self.note = Some(Note::normal(self.job, "Completed", "Job completed"));
-        }
-    }
-
-    fn fail(&mut self, reason: &'static str, message: &str, counts: &Counts<'_>) {
-        self.set("FailureTarget", "True", reason, message);
-        if counts.active.is_empty() && counts.terminating == 0 {
-            self.set("Failed", "True", reason, message);
-            self.note = Some(Note::warning(self.job, reason, message));
-        }
-    }
-
-    fn set(&mut self, ty: &str, status: &str, reason: &str, message: &str) {
-        let same = |c: &Value| text(c, "/type") == ty && text(c, "/status") == status;
-        if self.conditions.iter().any(same) {
-            return;
-        }
-        self.conditions.retain(|c| text(c, "/type") != ty);
-        self.conditions.push(json!({
-            "type": ty, "status": status, "reason": reason, "message": message,
-            "lastProbeTime": self.now, "lastTransitionTime": self.now,
-        }));
-    }
-
-    fn finish(mut self, plan: &mut Plan) {
-        self.status["conditions"] = json!(self.conditions);
-        omit_empty(&mut self.status, &["ready", "terminating"]);
-        self.status["uncountedTerminatedPods"] = json!({});
-        let before = plan.actions.len();
-        plan.status(Known::Job, self.job, self.status, "what was counted");
-        if let (Some(note), Some(action)) = (self.note, plan.actions.get_mut(before)) {
-            action.note = Some(note);
-        }
-    }
-}
-
-/// Numbers as Kubernetes writes them: `0,2-4`.
-fn ranges(numbers: &BTreeSet<i64>) -> String {
-    let mut parts: Vec<(i64, i64)> = Vec::new();
-    for number in numbers {
-        match parts.last_mut() {
-            Some(last) if last.1 + 1 == *number => last.1 = *number,
-            _ => parts.push((*number, *number)),
-        }
-    }
-    let text = |(from, to): (i64, i64)| match to - from {
-        0 => from.to_string(),
-        1 => format!("{from},{to}"),
-        _ => format!("{from}-{to}"),
-    };
-    parts.into_iter().map(text).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::read::time_text;
     use super::super::testing::Bench;
+    use super::status::ranges;
     use super::*;
 
     fn bench(spec: &Value) -> Bench {
@@ -413,5 +351,49 @@ mod tests {
         brief.now += 1000;
         brief.settle(&CONTROLLER);
         assert_eq!(brief.view.all(Known::Job).count(), 0);
+    }
+
+    /// `exit 3` with restartPolicy OnFailure ran for ever: the limit was computed from the pods' restarts, which were
+    /// gone with the pods that the Job deleted because of it.
+    #[test]
+    fn what_was_decided_stays_decided() {
+        let mut failing = bench(&json!({"template": {"metadata": {"labels": {"j": "j"}},
+            "spec": {"restartPolicy": "OnFailure", "containers": [{}]}}}));
+        let pods: Vec<Value> = failing.view.all(Known::Pod).map(|pod| (**pod).clone()).collect();
+        for mut pod in pods {
+            pod["status"] = json!({"phase": "Running", "containerStatuses": [{"restartCount": 1}]});
+            failing.put(Known::Pod, pod);
+        }
+        failing.settle(&CONTROLLER);
+        assert!(condition_true(job(&failing), "Failed") && active(&failing) == 0);
+        assert_eq!(condition(job(&failing), "Failed").unwrap()["reason"], json!("BackoffLimitExceeded"));
+
+        let mut done = bench(&json!({"completions": 1, "parallelism": 2}));
+        assert_eq!(active(&done), 1);
+        let mut object = job(&done).clone();
+        object["status"]["conditions"] = json!([{"type": "SuccessCriteriaMet", "status": "True"}]);
+        done.put(Known::Job, object);
+        done.settle(&CONTROLLER);
+        assert!(condition_true(job(&done), "Complete") && active(&done) == 0);
+    }
+
+    #[test]
+    fn a_pod_that_was_told_to_go_has_not_succeeded() {
+        let mut bench = bench(&json!({"completions": 1}));
+        let mut pod = (**bench.view.all(Known::Pod).next().unwrap()).clone();
+        pod["metadata"]["deletionTimestamp"] = json!(time_text(bench.now + 30_000));
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        let ended = |at: Millis| {
+            json!({"phase": "Succeeded", "containerStatuses": [
+            {"state": {"terminated": {"finishedAt": time_text(at)}}}]})
+        };
+        pod["status"] = ended(bench.now + 1000);
+        bench.put(Known::Pod, pod.clone());
+        bench.settle(&CONTROLLER);
+        assert!(!condition_true(job(&bench), "SuccessCriteriaMet") && active(&bench) == 1, "it is replaced");
+        pod["status"] = ended(bench.now - 1000);
+        bench.put(Known::Pod, pod);
+        bench.settle(&CONTROLLER);
+        assert!(condition_true(job(&bench), "Complete"), "it had ended before");
     }
 }
