@@ -4,13 +4,13 @@
 //! Decides:    [`desired`] (how many the load asks for), `behaviour` (how fast)
 //! Writes:     spec.replicas of the target; status; events SuccessfulRescale
 //! Wakes on:   every `timings.autoscaler`
-//! Guarantees: within minReplicas and maxReplicas; no load reported means no change
+//! Guarantees: within minReplicas and maxReplicas, whether or not any load is known; within them no load reported means
+//!             no change
 //! Limits:     CPU only. What was recommended lately is remembered in memory, as in Kubernetes: a restart forgets it
 
 mod behaviour;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use landfall_api::meta;
 use landfall_api::selector::Selector;
@@ -51,7 +51,7 @@ fn decide(context: &Context<'_>) -> Plan {
             continue;
         }
         past.looked = context.now;
-        plan.again(context.now + every);
+        plan.again(context.now.saturating_add(every));
         reconcile(context, scaler, past, &mut plan);
     }
     plan
@@ -106,11 +106,11 @@ pub fn desired(load: Load, target: Target, current: i64) -> Option<i64> {
     let count = load.known + load.missing;
     let (per_pod, assumed) = match target {
         Target::Utilization(percent) => {
-            (percent.saturating_mul(load.asked + load.asked_missing), load.asked_missing)
+            (percent.saturating_mul(load.asked.saturating_add(load.asked_missing)), load.asked_missing)
         }
         Target::Average(milli) => (milli.saturating_mul(count), milli.saturating_mul(load.missing)),
     };
-    let used = if first < 1_000_000 { load.used + assumed } else { load.used };
+    let used = if first < 1_000_000 { load.used.saturating_add(assumed) } else { load.used };
     let second = ratio(used, per_pod.max(1));
     let turned = (first < 1_000_000) != (second < 1_000_000);
     let wanted = ceil(second, count);
@@ -159,6 +159,12 @@ fn reconcile(context: &Context<'_>, scaler: &Value, past: &mut Past, plan: &mut 
         status.desired(0);
         return status.finish(plan);
     }
+    if let Some((wanted, reason)) = beyond(scaler, current) {
+        status.metrics(&[]);
+        let change = Change { known, target, from: current, to: wanted, reason };
+        rescale(&change, context.now, past, &mut status, plan);
+        return status.finish(plan);
+    }
     let selector = match known {
         Known::ReplicationController => Selector::from_map(target.pointer("/spec/selector")),
         _ => Selector::from_object(target.pointer("/spec/selector")).unwrap_or(Selector::nothing()),
@@ -174,28 +180,45 @@ fn reconcile(context: &Context<'_>, scaler: &Value, past: &mut Past, plan: &mut 
     status.set("ScalingLimited", step.limited, step.limit.0, step.limit.1);
     status.desired(step.replicas);
     if step.replicas != current {
-        rescale(known, target, scaler, current, step.replicas, plan);
-        past.scaled.push((context.now, step.replicas - current));
-        let message = format!("the HPA controller was able to update the target scale to {}", step.replicas);
-        status.able("SucceededRescale", &message);
-        status.scaled();
+        let reason = if step.replicas > current {
+            "cpu resource utilization (percentage of request) above target"
+        } else {
+            "All metrics below target"
+        };
+        let change = Change { known, target, from: current, to: step.replicas, reason };
+        rescale(&change, context.now, past, &mut status, plan);
     }
     status.finish(plan);
 }
 
-fn rescale(known: Known, target: &Arc<Value>, scaler: &Value, current: i64, wanted: i64, plan: &mut Plan) {
-    let reason = if wanted > current {
-        "cpu resource utilization (percentage of request) above target"
-    } else {
-        "All metrics below target"
-    };
-    let message = format!("New size: {wanted}; reason: {reason}");
-    let note = Note::normal(scaler, "SuccessfulRescale", message);
-    let deed = Deed::Set(vec![("/spec/replicas".into(), Some(json!(wanted)))]);
-    plan.act(
-        Action::on(known, target, deed, format!("{current} replicas, the load asks for {wanted}"))
-            .noting(note),
-    );
+/// The bound that a target is beyond, with why it is brought back: for that no load needs to be known.
+fn beyond(scaler: &Value, current: i64) -> Option<(i64, &'static str)> {
+    let (least, most) = behaviour::bounds(scaler);
+    if current > most {
+        return Some((most, "Current number of replicas above Spec.MaxReplicas"));
+    }
+    (current < least).then_some((least, "Current number of replicas below Spec.MinReplicas"))
+}
+
+/// A change of a target's size.
+struct Change<'a> {
+    known: Known,
+    target: &'a Value,
+    from: i64,
+    to: i64,
+    reason: &'static str,
+}
+
+fn rescale(change: &Change<'_>, now: Millis, past: &mut Past, status: &mut Status<'_>, plan: &mut Plan) {
+    let Change { known, target, from, to, reason } = *change;
+    let note = Note::normal(status.scaler, "SuccessfulRescale", format!("New size: {to}; reason: {reason}"));
+    let deed = Deed::Set(vec![("/spec/replicas".into(), Some(json!(to)))]);
+    plan.act(Action::on(known, target, deed, format!("{from} replicas, {to} wanted")).noting(note));
+    past.scaled.push((now, to.saturating_sub(from)));
+    let message = format!("the HPA controller was able to update the target scale to {to}");
+    status.able("SucceededRescale", &message);
+    status.desired(to);
+    status.scaled();
 }
 
 /// The most that any metric asks for; none when none can be computed.
@@ -365,5 +388,35 @@ mod tests {
         assert_eq!(size(&bench), 1, "after five minutes");
         let scaler = bench.view.get(Known::HorizontalPodAutoscaler, "a", "h").unwrap();
         assert_eq!(scaler["status"]["desiredReplicas"], json!(1));
+    }
+
+    /// Without metrics, as in every new member, the bounds meant nothing.
+    #[test]
+    fn bounds_hold_without_any_load() {
+        for (replicas_now, expected, reason) in [
+            (12, 10, "New size: 10; reason: Current number of replicas above Spec.MaxReplicas"),
+            (1, 3, "New size: 3; reason: Current number of replicas below Spec.MinReplicas"),
+            (5, 5, ""),
+            (0, 0, ""),
+        ] {
+            let mut bench = Bench::default();
+            bench.put(
+                Known::Deployment,
+                json!({"metadata": {"name": "web", "namespace": "a"}, "spec": {"replicas": replicas_now}}),
+            );
+            bench.put(
+                Known::HorizontalPodAutoscaler,
+                json!({"metadata": {"name": "h", "namespace": "a"}, "spec": {"minReplicas": 3, "maxReplicas": 10,
+                    "scaleTargetRef": {"kind": "Deployment", "name": "web"}}}),
+            );
+            let plan = bench.decide(&CONTROLLER);
+            let told: Vec<&str> =
+                plan.actions.iter().filter_map(|a| Some(a.note.as_ref()?.message.as_str())).collect();
+            assert_eq!(told.join(""), reason);
+            bench.perform(plan);
+            assert_eq!(replicas(bench.view.get(Known::Deployment, "a", "web").unwrap()), expected);
+            let scaler = bench.view.get(Known::HorizontalPodAutoscaler, "a", "h").unwrap();
+            assert_eq!(scaler["status"]["desiredReplicas"], json!(expected));
+        }
     }
 }

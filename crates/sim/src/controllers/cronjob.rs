@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
 use super::read::{
-    Millis, condition_true, controller_reference, created, is_true, parse_time, text, time_text,
+    Millis, condition_true, controller_reference, created, is_true, parse_time, set, text, time_text,
 };
 use super::{Context, Controller};
 use crate::view::Known;
@@ -115,7 +115,7 @@ fn begin(
     }
     let template = &cron["spec"]["jobTemplate"];
     let mut annotations = template.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({}));
-    annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"] = json!(time_text(at));
+    set(&mut annotations, &["batch.kubernetes.io/cronjob-scheduled-timestamp"], json!(time_text(at)));
     let mut job = json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": name, "namespace": meta::namespace(cron), "annotations": annotations,

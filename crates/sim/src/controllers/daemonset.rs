@@ -12,7 +12,7 @@ use landfall_api::selector::Selector;
 use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
-use super::read::{created, int, items, scaled, text};
+use super::read::{created, int, items, scaled, set as put, text};
 use super::revisions::{HASH, Revisions};
 use super::{Context, Controller, owned, pods};
 use crate::scheduler::{affinity, taints};
@@ -110,21 +110,21 @@ fn daemon(set: &Value, hash: &str, node: Option<(&str, &str)>) -> Value {
     let prefix = format!("{}-", meta::name(set));
     let name = node.map_or("", |(_, name)| name);
     let mut pod = pods::from_template(set, &set["spec"]["template"], name, Some(&prefix));
-    pod["metadata"]["labels"][HASH] = json!(hash);
+    put(&mut pod, &["metadata", "labels", HASH], json!(hash));
     let generation = meta::annotation(set, "deprecated.daemonset.template.generation").unwrap_or("1");
-    pod["metadata"]["labels"]["pod-template-generation"] = json!(generation);
+    put(&mut pod, &["metadata", "labels", "pod-template-generation"], json!(generation));
     let mut tolerations = items(&pod, "/spec/tolerations").to_vec();
     for (key, effect) in TOLERATED {
         let toleration = json!({"key": key, "operator": "Exists", "effect": effect});
         tolerations.retain(|t| !(text(t, "/key") == key && text(t, "/effect") == effect));
         tolerations.push(toleration);
     }
-    pod["spec"]["tolerations"] = json!(tolerations);
+    put(&mut pod, &["spec", "tolerations"], json!(tolerations));
     if let Some((node, _)) = node {
         let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        pod["spec"]["affinity"]["nodeAffinity"][required] =
-            json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+        let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+        put(&mut pod, &["spec", "affinity", "nodeAffinity", required], terms);
     }
     pod
 }

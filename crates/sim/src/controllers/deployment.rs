@@ -19,7 +19,7 @@ use landfall_api::selector::Selector;
 use serde_json::Value;
 
 use super::action::{Action, Deed, Plan};
-use super::read::{created, int, is_true, replicas, text};
+use super::read::{count, created, is_true, replicas, text};
 use super::{Context, Controller, owned, pods};
 use crate::view::Known;
 
@@ -161,5 +161,5 @@ fn bounds(deployment: &Value) -> (i64, i64) {
 }
 
 fn available(set: &Value) -> i64 {
-    int(set, "/status/availableReplicas")
+    count(set, "/status/availableReplicas")
 }

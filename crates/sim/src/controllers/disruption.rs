@@ -10,7 +10,7 @@ use landfall_api::selector::Selector;
 use serde_json::{Map, Value, json};
 
 use super::action::Plan;
-use super::read::{items, parse_time, replicas, scaled, text, time_text};
+use super::read::{counted, items, parse_time, replicas, scaled, text, time_text};
 use super::{Context, Controller, pods};
 use crate::view::{Known, controller_of};
 
@@ -45,7 +45,7 @@ fn reconcile(context: &Context<'_>, budget: &Value, plan: &mut Plan) {
     let mut evicted = Map::new();
     let noted = budget.pointer("/status/disruptedPods").and_then(Value::as_object);
     for (name, at) in noted.into_iter().flatten() {
-        let due = parse_time(at.as_str().unwrap_or("")).unwrap_or(0) + EVICTED_MS;
+        let due = parse_time(at.as_str().unwrap_or("")).unwrap_or(0).saturating_add(EVICTED_MS);
         let there = covered.iter().any(|pod| meta::name(pod) == name && !meta::deleting(pod));
         if there && due > context.now {
             plan.again(due);
@@ -73,7 +73,7 @@ fn wanted(context: &Context<'_>, budget: &Value, covered: &[&Value]) -> (i64, i6
     let count = i64::try_from(covered.len()).unwrap_or(i64::MAX);
     let at = |field: &str| budget.pointer(&format!("/spec/{field}")).filter(|value| !value.is_null());
     match (at("minAvailable"), at("maxUnavailable")) {
-        (Some(least @ Value::Number(_)), _) => (count, least.as_i64().unwrap_or(0)),
+        (Some(least @ Value::Number(_)), _) => (count, counted(least.as_i64().unwrap_or(0))),
         (Some(least), _) => {
             let expected = expected(context, covered);
             (expected, scaled(Some(least), expected, true))
@@ -96,7 +96,7 @@ fn expected(context: &Context<'_>, covered: &[&Value]) -> i64 {
             seen.insert(uid.to_owned(), replicas(found));
         }
     }
-    seen.values().sum()
+    counted(seen.values().sum())
 }
 
 fn conditions(context: &Context<'_>, budget: &Value, allowed: bool) -> Vec<Value> {

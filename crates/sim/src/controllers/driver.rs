@@ -2,10 +2,14 @@
 //!
 //! It acts on what it has seen, and looks at nothing twice: after a controller's actions it waits until they have come
 //! back as changes before anybody decides again. So no controller needs to remember what it has just done.
+//!
+//! A controller that panics is logged and tried again later, while the others go on.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use landfall_api::{Reason, Status, meta};
 use landfall_apiserver::housekeeping::client::Place;
 use landfall_apiserver::local::{Batch, Change, Follow, Local};
@@ -17,15 +21,14 @@ use tokio::sync::watch;
 
 use super::action::{Action, Deed, Luck, Note};
 use super::events::{Record, Recorder};
-use super::read::{Millis, time_text};
-use super::{Context, TABLE};
+use super::read::{Millis, set, time_text};
+use super::turn::{Subject, Turn, longer};
+use super::{Context, Controller, TABLE};
 use crate::member::config::Settings;
 use crate::view::{Known, View};
 
 /// How long to wait before the stream of changes is opened again.
 const REOPEN: Duration = Duration::from_millis(200);
-/// How long a controller whose action failed waits at first, and at most.
-const RETRY_MS: (Millis, Millis) = (100, 10_000);
 /// The longest sleep: clocks may be set.
 const SLEEP_MS_MAX: Millis = 30_000;
 
@@ -33,17 +36,26 @@ const SLEEP_MS_MAX: Millis = 30_000;
 pub async fn run(api: Local, settings: Arc<Settings>, mut up: watch::Receiver<bool>) {
     // Names made after a restart differ from those made before.
     let luck = Luck::new(settings.seed ^ api.revision().rotate_left(32));
+    let mut pause = 0;
     loop {
         if up.wait_for(|up| *up).await.is_err() {
             return;
         }
-        let mut driver = Driver::new(&api, &settings, &luck);
+        let mut driver = Driver::new(&api, &settings, &luck, TABLE);
         let down = async { drop(up.wait_for(|up| !*up).await) };
         tokio::select! {
-            why = driver.work() => {
-                tracing::debug!(member = settings.name, ?why, "controllers begin anew");
-                tokio::time::sleep(REOPEN).await;
-            }
+            why = AssertUnwindSafe(driver.work()).catch_unwind() => match why {
+                Ok(why) => {
+                    tracing::debug!(member = settings.name, ?why, "controllers begin anew");
+                    pause = 0;
+                    tokio::time::sleep(REOPEN).await;
+                }
+                Err(_) => {
+                    pause = longer(pause);
+                    tracing::error!(member = settings.name, pause_ms = pause, "controllers panicked and begin anew");
+                    tokio::time::sleep(Duration::from_millis(u64::try_from(pause).unwrap_or(0))).await;
+                }
+            },
             () = down => {}
         }
     }
@@ -55,6 +67,7 @@ pub fn now() -> Millis {
 }
 
 struct Driver<'a> {
+    table: &'static [Controller],
     settings: &'a Settings,
     luck: &'a Luck,
     managers: [Local; 2],
@@ -65,34 +78,10 @@ struct Driver<'a> {
     turns: Vec<Turn>,
 }
 
-/// When a controller decides next.
-#[derive(Clone, Debug, Default)]
-struct Turn {
-    /// Something it looks at has changed.
-    dirty: bool,
-    /// Time alone may change its decision then.
-    again: Option<Millis>,
-    /// After a failure it waits until then, and this long the next time.
-    retry: Option<Millis>,
-    backoff: Millis,
-}
-
-impl Turn {
-    fn is_due(&self, now: Millis) -> bool {
-        match self.retry {
-            Some(at) => at <= now,
-            None => self.dirty || self.again.is_some_and(|at| at <= now),
-        }
-    }
-
-    fn due(&self) -> Option<Millis> {
-        self.retry.or(self.again)
-    }
-}
-
 impl<'a> Driver<'a> {
-    fn new(api: &Local, settings: &'a Settings, luck: &'a Luck) -> Self {
+    fn new(api: &Local, settings: &'a Settings, luck: &'a Luck, table: &'static [Controller]) -> Self {
         Self {
+            table,
             settings,
             luck,
             managers: [api.named("kube-controller-manager"), api.named("kube-scheduler")],
@@ -100,7 +89,7 @@ impl<'a> Driver<'a> {
             view: View::default(),
             revision: 0,
             begun: now(),
-            turns: vec![Turn { dirty: true, ..Turn::default() }; TABLE.len()],
+            turns: vec![Turn::first(); table.len()],
         }
     }
 
@@ -112,7 +101,7 @@ impl<'a> Driver<'a> {
                 self.turn(at, &mut follow).await?;
             }
             let due = self.turns.iter().filter_map(Turn::due).min();
-            let wait = due.map_or(SLEEP_MS_MAX, |at| (at - now()).clamp(1, SLEEP_MS_MAX));
+            let wait = due.map_or(SLEEP_MS_MAX, |at| at.saturating_sub(now()).clamp(1, SLEEP_MS_MAX));
             let sleep = tokio::time::sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(1)));
             tokio::select! {
                 batch = follow.next() => self.take(batch?),
@@ -130,25 +119,38 @@ impl<'a> Driver<'a> {
             luck: self.luck,
             settings: self.settings,
         };
-        let plan = (TABLE[at].decide)(&context);
-        let backoff = self.turns[at].backoff;
-        self.turns[at] = Turn { again: plan.again, ..Turn::default() };
+        let controller = &self.table[at];
+        let decided = std::panic::catch_unwind(AssertUnwindSafe(|| (controller.decide)(&context)));
+        let Ok(plan) = decided else {
+            tracing::error!(
+                member = self.settings.name,
+                controller = controller.name,
+                "a controller panicked"
+            );
+            self.turns[at].panicked(now());
+            return Ok(());
+        };
         let mut written = 0;
-        let mut failed = false;
-        for action in plan.actions {
-            tracing::trace!(member = self.settings.name, controller = TABLE[at].name, %action, "acting");
-            match self.act(at, &action).await {
-                Ok(revision) => written = written.max(revision),
+        for action in self.turns[at].begin(plan.again, plan.actions, now()) {
+            tracing::trace!(member = self.settings.name, controller = controller.name, %action, "acting");
+            let subject = Subject::of(&action);
+            if !self.turns[at].may(&subject, now()) {
+                continue;
+            }
+            match self.act(controller, &action).await {
+                Ok(revision) => {
+                    written = written.max(revision);
+                    self.turns[at].done(&subject);
+                }
                 Err(why) => {
-                    failed = true;
-                    tracing::debug!(controller = TABLE[at].name, %action, why = why.message, "not done");
+                    tracing::debug!(controller = controller.name, %action, why = why.message, "not done");
+                    if is_race(&why) {
+                        // What was faster is seen before the next attempt.
+                        written = written.max(self.managers[0].revision());
+                    }
+                    self.turns[at].failed(subject, now(), is_race(&why));
                 }
             }
-        }
-        if failed {
-            let backoff = (backoff * 2).clamp(RETRY_MS.0, RETRY_MS.1);
-            self.turns[at].backoff = backoff;
-            self.turns[at].retry = Some(now() + backoff);
         }
         while self.revision < written {
             let batch = follow.next().await?;
@@ -171,15 +173,16 @@ impl<'a> Driver<'a> {
                 }
             };
             let Some(known) = known else { continue };
-            for (turn, controller) in self.turns.iter_mut().zip(TABLE) {
-                turn.dirty |= controller.reads.contains(&known);
+            for (turn, controller) in self.turns.iter_mut().zip(self.table) {
+                if controller.reads.contains(&known) {
+                    turn.touch();
+                }
             }
         }
     }
 
     /// Does one action; gives the revision at which it is done.
-    async fn act(&mut self, at: usize, action: &Action) -> Result<u64, Status> {
-        let controller = &TABLE[at];
+    async fn act(&mut self, controller: &Controller, action: &Action) -> Result<u64, Status> {
         let api = self.managers[usize::from(controller.name == "default-scheduler")].clone();
         let done = perform(&api, action).await;
         match (&done, &action.note) {
@@ -257,21 +260,20 @@ pub async fn perform(api: &Local, action: &Action) -> Result<u64, Status> {
     api.modify(&place, part, wanted).await
 }
 
-fn change(object: &mut Value, deed: &Deed) {
+/// Changes an object as a deed says.
+pub(super) fn change(object: &mut Value, deed: &Deed) {
     match deed {
         Deed::Set(values) => assign(object, values),
         Deed::Status(status) => object["status"] = status.clone(),
         Deed::Noted(status, notes) => {
             object["status"] = status.clone();
-            let metadata = meta::metadata_mut(object);
-            let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
             for (key, value) in notes {
-                annotations[key] = json!(value);
+                set(object, &["metadata", "annotations", key], json!(value));
             }
         }
         Deed::Bind(node, conditions) => {
-            object["spec"]["nodeName"] = json!(node);
-            object["status"]["conditions"] = conditions.clone();
+            set(object, &["spec", "nodeName"], json!(node));
+            set(object, &["status", "conditions"], conditions.clone());
         }
         Deed::Create(_) | Deed::Delete(_) | Deed::Tell => {}
     }
@@ -300,6 +302,7 @@ pub fn assign(object: &mut Value, values: &[(String, Option<Value>)]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::action::Plan;
     use super::*;
 
     #[test]
@@ -312,5 +315,41 @@ mod tests {
         ];
         assign(&mut object, &values);
         assert_eq!(object, json!({"a": {"b": 3}, "m": {"annotations": {"x.dev/y": "z"}}}));
+    }
+
+    /// A ConfigMap would do, if controllers knew them: what tells that a controller has run.
+    fn mark(context: &Context<'_>) -> Plan {
+        let mut plan = Plan::default();
+        if context.view.get(Known::Lease, "kube-node-lease", "mark").is_none() {
+            let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": "mark", "namespace": "kube-node-lease"}, "spec": {}});
+            plan.act(Action::create(Known::Lease, lease, "to be seen"));
+        }
+        plan
+    }
+
+    const PANICKING: &[Controller] = &[
+        Controller { name: "panics", reads: &[Known::Lease], decide: |_| panic!("on purpose") },
+        Controller { name: "marks", reads: &[Known::Lease], decide: mark },
+    ];
+
+    /// A panic ended all controllers of a member for good.
+    #[tokio::test]
+    async fn a_controller_that_panics_leaves_the_others_alone() {
+        let world = crate::testing::World::start().await;
+        let api = Local::new(world.member.api().clone(), "test");
+        let settings = Settings::new("test", world.claim.block(), crate::Timings::KUBERNETES, 1);
+        let luck = Luck::new(1);
+        let mut driver = Driver::new(&api, &settings, &luck, PANICKING);
+        let place = Place::new("coordination.k8s.io", "leases", "kube-node-lease", "mark");
+        let made = async {
+            while api.get(&place).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            ended = driver.work() => panic!("it ended: {ended:?}"),
+            made = tokio::time::timeout(Duration::from_secs(20), made) => made.unwrap(),
+        }
     }
 }

@@ -17,7 +17,7 @@ use landfall_api::selector::Selector;
 use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
-use super::read::{Millis, condition, condition_true, created, int, is_true, items, parse_time, text};
+use super::read::{Millis, condition, condition_true, created, int, is_true, items, parse_time, set, text};
 use super::{Context, Controller, owned, pods};
 use crate::view::Known;
 use status::Status;
@@ -248,16 +248,16 @@ fn create(context: &Context<'_>, job: &Value, index: Option<i64>, active: i64, w
     let note = Note::normal(job, "SuccessfulCreate", format!("Created pod: {name}"));
     let mut pod = pods::from_template(job, &job["spec"]["template"], &name, Some(&prefix));
     if let Some(index) = index {
-        pod["metadata"]["annotations"][INDEX] = json!(index.to_string());
-        pod["metadata"]["labels"][INDEX] = json!(index.to_string());
-        pod["spec"]["hostname"] = json!(format!("{}-{index}", meta::name(job)));
+        set(&mut pod, &["metadata", "annotations", INDEX], json!(index.to_string()));
+        set(&mut pod, &["metadata", "labels", INDEX], json!(index.to_string()));
+        set(&mut pod, &["spec", "hostname"], json!(format!("{}-{index}", meta::name(job))));
         let path = format!("metadata.labels['{INDEX}']");
         let variable =
             json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}});
         for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
             let mut variables = items(container, "/env").to_vec();
             variables.push(variable.clone());
-            container["env"] = json!(variables);
+            set(container, &["env"], json!(variables));
         }
     }
     plan.act(Action::create(Known::Pod, pod, format!("{active} of {wanted} pods")).noting(note));

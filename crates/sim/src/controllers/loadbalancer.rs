@@ -1,7 +1,7 @@
 //! LoadBalancer addresses: what a cloud's service controller does.
 //!
 //! Reads:      Services
-//! Writes:     status.loadBalancer of Services of type LoadBalancer; events EnsuringLoadBalancer, EnsuredLoadBalancer
+//! Writes:     status.loadBalancer of Services of type LoadBalancer; events EnsuredLoadBalancer, SyncLoadBalancerFailed
 //! Guarantees: no address is given twice; one is kept as long as its Service wants one, and free when it goes
 //! Limits:     as many as the member's block has; a Service that names a class of its own is left alone
 
@@ -12,7 +12,7 @@ use landfall_api::meta;
 use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
-use super::read::{items, text};
+use super::read::{items, set, text};
 use super::{Context, Controller};
 use crate::view::Known;
 
@@ -36,7 +36,8 @@ fn decide(context: &Context<'_>) -> Plan {
         };
         taken.insert(address);
         let mut status = service.get("status").cloned().unwrap_or_else(|| json!({}));
-        status["loadBalancer"] = json!({"ingress": [{"ip": address.to_string(), "ipMode": "VIP"}]});
+        let ingress = json!([{"ip": address.to_string(), "ipMode": "VIP"}]);
+        set(&mut status, &["loadBalancer", "ingress"], ingress);
         let note = Note::normal(service, "EnsuredLoadBalancer", "Ensured load balancer");
         plan.act(Action::on(Known::Service, service, Deed::Status(status), "a free address").noting(note));
     }

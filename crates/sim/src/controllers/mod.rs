@@ -10,6 +10,9 @@
 //! twice, or after a crash. Reading order: [`action`] (what is decided), [`driver`] (who does it), [`read`] and
 //! [`pods`] (looking at objects), then the controllers.
 //!
+//! One exception: autoscalers remember what they recommended and did lately (`settings.scaling`), as Kubernetes' do, and
+//! write it down while they decide. Forgetting it, or remembering a change that then failed, only makes them slower.
+//!
 //! Absent: garbage collection, namespaces, service accounts (the API server's housekeeping does them), and volumes.
 
 pub mod action;
@@ -23,6 +26,8 @@ mod endpoints;
 pub mod endpointslice;
 mod events;
 mod eviction;
+#[cfg(test)]
+mod hostile;
 mod job;
 mod loadbalancer;
 mod nodes;
@@ -34,6 +39,7 @@ mod revisions;
 mod statefulset;
 #[cfg(test)]
 pub(crate) mod testing;
+mod turn;
 
 use crate::member::config::Settings;
 use crate::scheduler;

@@ -9,7 +9,9 @@ use landfall_api::meta;
 use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
-use super::read::{Millis, condition, condition_true, created, is_true, items, parse_time, text, time_text};
+use super::read::{
+    Millis, condition, condition_true, created, is_true, items, parse_time, set, text, time_text,
+};
 use super::{Context, Controller, pods};
 use crate::member::nodes::LEASES;
 use crate::view::Known;
@@ -100,7 +102,7 @@ fn silent(node: &Value, now: Millis) -> Value {
             None => conditions.push(unknown),
         }
     }
-    status["conditions"] = json!(conditions);
+    set(&mut status, &["conditions"], json!(conditions));
     status
 }
 

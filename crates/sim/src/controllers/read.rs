@@ -11,6 +11,16 @@ pub fn int(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
+/// How many, at a JSON pointer, or 0. Kubernetes counts in 32 bits: sums and differences of counts are safe.
+pub fn count(object: &Value, pointer: &str) -> i64 {
+    counted(int(object, pointer))
+}
+
+/// A number as a count.
+pub fn counted(number: i64) -> i64 {
+    number.clamp(i32::MIN.into(), i32::MAX.into())
+}
+
 /// A text at a JSON pointer, or "".
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
@@ -28,7 +38,7 @@ pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
 
 /// `spec.replicas`, 1 when it is not said.
 pub fn replicas(object: &Value) -> i64 {
-    object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+    counted(object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1))
 }
 
 /// When an object was made.
@@ -63,7 +73,7 @@ pub fn condition_true(object: &Value, ty: &str) -> bool {
 
 /// A number or a percentage of `total`.
 pub fn scaled(value: Option<&Value>, total: i64, up: bool) -> i64 {
-    match value {
+    counted(match value {
         Some(Value::Number(number)) => number.as_i64().unwrap_or(0),
         Some(Value::String(text)) => {
             let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
@@ -71,7 +81,7 @@ pub fn scaled(value: Option<&Value>, total: i64, up: bool) -> i64 {
             if up { product.saturating_add(99).div_euclid(100) } else { product.div_euclid(100) }
         }
         _ => 0,
-    }
+    })
 }
 
 /// An owner reference that makes `owner` the controller.
@@ -96,6 +106,19 @@ pub fn omit_empty(status: &mut Value, always: &[&str]) {
         };
         !empty || always.contains(&key.as_str())
     });
+}
+
+/// Sets a value at keys, making maps on the way: what stands there and is no map is replaced.
+pub fn set(object: &mut Value, keys: &[&str], value: Value) {
+    match keys {
+        [] => *object = value,
+        [key, rest @ ..] => {
+            if !object.is_object() {
+                *object = json!({});
+            }
+            set(&mut object[*key], rest, value);
+        }
+    }
 }
 
 /// A JSON pointer's segment for a key.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::action::{Action, Deed, Plan, safe_number};
-use super::read::{controller_reference, int};
+use super::read::{controller_reference, int, set};
 use crate::view::Known;
 
 /// The label of pods and revisions with a template's hash.
@@ -35,19 +35,18 @@ impl<'a> Revisions<'a> {
         match all.iter().find(|revision| meta::name(revision) == name) {
             Some(found) if int(found, "/revision") == newest => {}
             Some(found) => {
-                let deed = Deed::Set(vec![("/revision".into(), Some(json!(newest + 1)))]);
+                let deed = Deed::Set(vec![("/revision".into(), Some(json!(newest.saturating_add(1))))]);
                 plan.act(Action::on(Known::ControllerRevision, found, deed, "its template is back"));
             }
             None => {
-                template["$patch"] = json!("replace");
-                let mut labels = owner.pointer("/spec/template/metadata/labels").cloned();
-                let labels = labels.get_or_insert_with(|| json!({}));
-                labels[HASH] = json!(hash);
+                set(&mut template, &["$patch"], json!("replace"));
+                let mut labels = owner.pointer("/spec/template/metadata/labels").cloned().unwrap_or_default();
+                set(&mut labels, &[HASH], json!(hash));
                 let revision = json!({
                     "apiVersion": "apps/v1", "kind": "ControllerRevision",
                     "metadata": {"name": name, "namespace": meta::namespace(owner), "labels": labels,
                         "ownerReferences": [controller_reference(owner)]},
-                    "data": {"spec": {"template": template}}, "revision": newest + 1,
+                    "data": {"spec": {"template": template}}, "revision": newest.saturating_add(1),
                 });
                 plan.act(Action::create(Known::ControllerRevision, revision, "a new template"));
             }

@@ -4,6 +4,7 @@
 //! Decides:    here: the first thing to do in order; everything at once when the set is Parallel
 //! Writes:     Pods, ControllerRevisions, status; events SuccessfulCreate, SuccessfulDelete
 //! Guarantees: never two pods with one name; in order, one change at a time, each after the one before is ready
+//! Limits:     500 pods made or deleted for one Parallel set at once
 //! Absent:     claims of volumes: pods name them, nobody makes them
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use landfall_api::selector::Selector;
 use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
-use super::read::{int, items, omit_empty, replicas, text};
+use super::read::{int, items, omit_empty, replicas, set as put, text};
 use super::revisions::{HASH, Revisions};
 use super::{Context, Controller, owned, pods};
 use crate::view::Known;
@@ -25,6 +26,9 @@ pub(super) const CONTROLLER: Controller = Controller {
     reads: &[Known::StatefulSet, Known::Pod, Known::ControllerRevision],
     decide,
 };
+
+/// Pods made or deleted for one Parallel set at once, as for other owners.
+const BURST: usize = 500;
 
 fn decide(context: &Context<'_>) -> Plan {
     let mut plan = Plan::default();
@@ -93,7 +97,11 @@ impl Ranks<'_> {
 
     /// Makes what is missing, lowest first; whether the order allows to go on.
     fn fill(&self, revisions: &Revisions<'_>, plan: &mut Plan) -> bool {
+        let before = plan.actions.len();
         for rank in self.wanted.clone() {
+            if plan.actions.len() - before >= BURST {
+                return false;
+            }
             match self.pods.get(&rank) {
                 None => self.create(rank, revisions, plan),
                 Some(pod) if pods::is_finished(pod) && !meta::deleting(pod) => {
@@ -112,7 +120,7 @@ impl Ranks<'_> {
 
     /// Deletes what is too much, highest first; whether the order allows to go on.
     fn shrink(&self, plan: &mut Plan) -> bool {
-        let surplus = self.pods.iter().rev().filter(|(rank, _)| !self.wanted.contains(rank));
+        let surplus = self.pods.iter().rev().filter(|(rank, _)| !self.wanted.contains(rank)).take(BURST);
         for (_, pod) in surplus {
             if !meta::deleting(pod) {
                 self.delete(pod, "beyond the wanted replicas", plan);
@@ -157,13 +165,16 @@ impl Ranks<'_> {
         let template = template.unwrap_or_else(|| set["spec"]["template"].clone());
         let name = format!("{}-{rank}", meta::name(set));
         let mut pod = pods::from_template(set, &template, &name, Some(&format!("{}-", meta::name(set))));
-        let labels = &mut pod["metadata"]["labels"];
-        labels[HASH] = json!(revision);
-        labels["statefulset.kubernetes.io/pod-name"] = json!(name);
-        labels["apps.kubernetes.io/pod-index"] = json!(rank.to_string());
-        pod["spec"]["hostname"] = json!(name);
+        for (label, value) in [
+            (HASH, json!(revision)),
+            ("statefulset.kubernetes.io/pod-name", json!(name)),
+            ("apps.kubernetes.io/pod-index", json!(rank.to_string())),
+        ] {
+            put(&mut pod, &["metadata", "labels", label], value);
+        }
+        put(&mut pod, &["spec", "hostname"], json!(name));
         if !text(set, "/spec/serviceName").is_empty() {
-            pod["spec"]["subdomain"] = set["spec"]["serviceName"].clone();
+            put(&mut pod, &["spec", "subdomain"], set["spec"]["serviceName"].clone());
         }
         let mut volumes = items(&pod, "/spec/volumes").to_vec();
         for claim in items(set, "/spec/volumeClaimTemplates") {
@@ -173,7 +184,7 @@ impl Ranks<'_> {
             volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}));
         }
         if !volumes.is_empty() {
-            pod["spec"]["volumes"] = json!(volumes);
+            put(&mut pod, &["spec", "volumes"], json!(volumes));
         }
         let message = format!("create Pod {name} in StatefulSet {} successful", meta::name(set));
         let note = Note::normal(set, "SuccessfulCreate", message);
@@ -266,6 +277,24 @@ mod tests {
         assert_eq!((&status["readyReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(2)));
         change(&mut bench, |spec| spec["replicas"] = json!(0));
         assert_eq!(shown(&bench), Vec::<String>::new());
+    }
+
+    /// One set with a million replicas held up everybody else: it planned all of them at once.
+    #[test]
+    fn a_parallel_set_makes_and_deletes_so_many_at_once() {
+        let mut bench = Bench::default();
+        bench.put(Known::StatefulSet, set(1_000_000, &json!({"podManagementPolicy": "Parallel"})));
+        for made in [500, 1000] {
+            let plan = bench.decide(&CONTROLLER);
+            bench.perform(plan);
+            assert_eq!(bench.view.all(Known::Pod).count(), made);
+        }
+        let mut object = (**bench.view.get(Known::StatefulSet, "a", "s").unwrap()).clone();
+        object["spec"]["replicas"] = json!(0);
+        bench.put(Known::StatefulSet, object);
+        let plan = bench.decide(&CONTROLLER);
+        bench.perform(plan);
+        assert_eq!(bench.view.all(Known::Pod).count(), 500);
     }
 
     #[test]

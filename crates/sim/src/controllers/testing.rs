@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::action::{Deed, Luck, Plan};
-use super::driver::assign;
-use super::read::{Millis, time_text};
+use super::driver::change;
+use super::read::{Millis, set, time_text};
 use super::{Context, Controller};
 use crate::address::Block;
 use crate::member::config::{Settings, Timings};
@@ -95,30 +95,19 @@ impl Bench {
                 continue;
             };
             let mut object = (*old).clone();
-            match action.deed {
-                Deed::Set(values) => {
-                    assign(&mut object, &values);
-                    if object["spec"] != old["spec"] {
-                        object["metadata"]["generation"] =
-                            json!(object["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
-                    }
-                }
-                Deed::Status(status) => object["status"] = status,
-                Deed::Noted(status, notes) => {
-                    object["status"] = status;
-                    for (key, value) in notes {
-                        object["metadata"]["annotations"][key] = json!(value);
-                    }
-                }
-                Deed::Bind(node, conditions) => {
-                    object["spec"]["nodeName"] = json!(node);
-                    object["status"]["conditions"] = conditions;
-                }
+            match &action.deed {
                 Deed::Delete(_) => {
                     self.view.remove(action.known, &action.namespace, &action.name);
                     continue;
                 }
                 Deed::Create(_) | Deed::Tell => continue,
+                Deed::Set(_) | Deed::Status(_) | Deed::Noted(..) | Deed::Bind(..) => {
+                    change(&mut object, &action.deed);
+                }
+            }
+            if matches!(action.deed, Deed::Set(_)) && object["spec"] != old["spec"] {
+                let generation = landfall_api::meta::generation(&object).saturating_add(1);
+                set(&mut object, &["metadata", "generation"], json!(generation));
             }
             self.put(action.known, object);
         }

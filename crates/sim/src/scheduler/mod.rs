@@ -25,7 +25,7 @@ use landfall_api::meta;
 use serde_json::{Value, json};
 
 use crate::controllers::action::{Action, Deed, Note, Plan};
-use crate::controllers::read::{condition, created, int, items, text, time_text};
+use crate::controllers::read::{condition, created, int, items, set, text, time_text};
 use crate::controllers::{Context, Controller, pods};
 use crate::view::Known;
 use filters::Refusal;
@@ -161,7 +161,7 @@ fn refuse(context: &Context<'_>, pod: &Value, why: &str, plan: &mut Plan) {
         "observedGeneration": meta::generation(pod),
     });
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
-    status["conditions"] = with_condition(pod, &unscheduled);
+    set(&mut status, &["conditions"], with_condition(pod, &unscheduled));
     let note = Note::warning(pod, "FailedScheduling", why);
     plan.act(Action::on(Known::Pod, pod, Deed::Status(status), why).noting(note));
 }

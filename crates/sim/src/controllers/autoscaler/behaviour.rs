@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::controllers::read::{Millis, int, items, text};
+use crate::controllers::read::{Millis, count, counted, int, items, text};
 
 /// What an autoscaler remembers.
 #[derive(Debug, Default)]
@@ -43,8 +43,8 @@ pub(super) fn limit(
     downscale: Duration,
 ) -> Step {
     past.recommended.push((now, wanted));
-    past.recommended.retain(|(at, _)| now - at <= REMEMBERED_MS);
-    past.scaled.retain(|(at, _)| now - at <= REMEMBERED_MS);
+    past.recommended.retain(|(at, _)| now.saturating_sub(*at) <= REMEMBERED_MS);
+    past.scaled.retain(|(at, _)| now.saturating_sub(*at) <= REMEMBERED_MS);
     let window = |direction: &str, default: Millis| {
         let seconds = scaler.pointer(&format!("/spec/behavior/{direction}/stabilizationWindowSeconds"));
         seconds.and_then(Value::as_i64).map_or(default, |s| s.saturating_mul(1000))
@@ -76,6 +76,12 @@ pub(super) fn limit(
     Step { replicas, able, limited, limit }
 }
 
+/// minReplicas and maxReplicas.
+pub(super) fn bounds(scaler: &Value) -> (i64, i64) {
+    let least = counted(scaler.pointer("/spec/minReplicas").and_then(Value::as_i64).unwrap_or(1));
+    (least, count(scaler, "/spec/maxReplicas").max(least))
+}
+
 /// Within the bounds and what the policies allow now.
 fn bounded(
     scaler: &Value,
@@ -84,8 +90,7 @@ fn bounded(
     past: &Past,
     now: Millis,
 ) -> (i64, bool, (&'static str, &'static str)) {
-    let least = scaler.pointer("/spec/minReplicas").and_then(Value::as_i64).unwrap_or(1);
-    let most = int(scaler, "/spec/maxReplicas").max(least);
+    let (least, most) = bounds(scaler);
     let allowed = if stable > current {
         policy(scaler, "scaleUp", current, past, now)
     } else {
@@ -134,7 +139,7 @@ fn policy(scaler: &Value, direction: &str, current: i64, past: &Past, now: Milli
     };
     let reach = |ty: &str, value: i64, period_s: i64| {
         // Where it stood when the period began.
-        let start = current - changed(period_s);
+        let start = current.saturating_sub(changed(period_s));
         let by = if ty == "Percent" {
             let part = start.saturating_mul(value);
             if up { part.saturating_add(99) / 100 } else { part / 100 }

@@ -127,7 +127,7 @@ fn set(field: &str, least: u64, most: u64, names: &[&str], first: u64) -> Option
         let mut at = from;
         while at <= to {
             bits |= 1 << at;
-            at += step;
+            at = at.saturating_add(step);
         }
     }
     Some(bits)

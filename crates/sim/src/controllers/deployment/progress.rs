@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use super::replicasets::{REVISION, revision};
 use super::{Sets, available, max_unavailable};
 use crate::controllers::action::{Action, Deed, Plan};
-use crate::controllers::read::{Millis, int, items, omit_empty, parse_time, replicas, text, time_text};
+use crate::controllers::read::{
+    Millis, count, int, items, omit_empty, parse_time, replicas, text, time_text,
+};
 use crate::view::Known;
 
 /// The default of `progressDeadlineSeconds`, which the API fills in; this many mean for ever.
@@ -25,8 +27,8 @@ pub(super) struct Progress {
 /// Whether every pod is new, available and counted.
 pub(super) fn is_complete(sets: &Sets<'_>) -> bool {
     let wanted = replicas(sets.deployment);
-    let counted = |pointer: &str| sets.all().map(|set| int(set, pointer)).sum::<i64>();
-    sets.new.is_some_and(|new| int(new, "/status/replicas") == wanted)
+    let counted = |pointer: &str| sets.all().map(|set| count(set, pointer)).sum::<i64>();
+    sets.new.is_some_and(|new| count(new, "/status/replicas") == wanted)
         && counted("/status/replicas") == wanted
         && sets.all().map(available).sum::<i64>() == wanted
 }
@@ -121,7 +123,7 @@ impl Progress {
                 let message = format!("{what} has timed out progressing.");
                 self.set("Progressing", "False", "ProgressDeadlineExceeded", &message);
             } else {
-                self.due = Some(due + 1000);
+                self.due = Some(due.saturating_add(1000));
             }
         }
     }
@@ -197,11 +199,11 @@ struct Counts {
 }
 
 fn counts(sets: &Sets<'_>) -> Counts {
-    let sum = |pointer: &str| sets.all().map(|set| int(set, pointer)).sum();
+    let sum = |pointer: &str| sets.all().map(|set| count(set, pointer)).sum();
     Counts {
         wanted: sets.all().map(replicas).sum(),
         replicas: sum("/status/replicas"),
-        updated: sets.new.map_or(0, |new| int(new, "/status/replicas")),
+        updated: sets.new.map_or(0, |new| count(new, "/status/replicas")),
         ready: sum("/status/readyReplicas"),
         available: sum("/status/availableReplicas"),
         terminating: sum("/status/terminatingReplicas"),
@@ -210,7 +212,7 @@ fn counts(sets: &Sets<'_>) -> Counts {
 
 /// Whether more is new, ready or available, or less is old, than the status says.
 fn has_moved(deployment: &Value, now: &Counts) -> bool {
-    let was = |field: &str| int(deployment, &format!("/status/{field}"));
+    let was = |field: &str| count(deployment, &format!("/status/{field}"));
     let old = was("replicas") - was("updatedReplicas");
     now.updated > was("updatedReplicas")
         || now.replicas - now.updated < old

@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::{Sets, max_surge, rollout};
 use crate::controllers::Context;
 use crate::controllers::action::{Action, Deed, Note, Plan, safe_number};
-use crate::controllers::read::{controller_reference, int, replicas, segment};
+use crate::controllers::read::{controller_reference, counted, int, replicas, segment};
 use crate::view::Known;
 
 /// Counts the templates a Deployment has had.
@@ -65,7 +65,7 @@ pub(super) fn settle_new(
     progress: &mut Progress,
     plan: &mut Plan,
 ) -> New {
-    let next = sets.old.iter().map(|set| revision(set)).max().unwrap_or(0) + 1;
+    let next = sets.old.iter().map(|set| revision(set)).max().unwrap_or(0).saturating_add(1);
     let Some(new) = sets.new else {
         create(context, sets, next, progress, plan);
         return New::Pending;
@@ -91,7 +91,7 @@ fn create(context: &Context<'_>, sets: &Sets<'_>, next: i64, progress: &mut Prog
     let name = format!("{}-{hash}", meta::name(deployment));
     if context.view.get(Known::ReplicaSet, meta::namespace(deployment), &name).is_some() {
         // Somebody else's, or one with another template: the next name will do.
-        progress.note_collision(collisions + 1);
+        progress.note_collision(collisions.saturating_add(1));
         return;
     }
     let count = rollout::new_size(sets, 0);
@@ -188,7 +188,7 @@ pub(super) fn sized_for_another(deployment: &Value, set: &Value) -> bool {
 
 /// How many pods all ReplicaSets might have had when this one was last sized.
 pub(super) fn max_before(set: &Value) -> Option<i64> {
-    meta::annotation(set, MAX).and_then(|text| text.parse().ok()).filter(|max| *max != 0)
+    meta::annotation(set, MAX).and_then(|text| text.parse().ok()).map(counted).filter(|max| *max != 0)
 }
 
 /// How many replicas this one was last sized for.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::replicasets::{desired, max_before, sized_for_another};
 use super::{Sets, available, is_recreate, max_surge, max_unavailable, scale_set};
 use crate::controllers::action::Plan;
-use crate::controllers::read::{created, int, replicas};
+use crate::controllers::read::{count, created, replicas};
 
 /// Whether the number of replicas changed since the ReplicaSets were sized.
 pub(super) fn is_scaling(sets: &Sets<'_>) -> bool {
@@ -133,10 +133,14 @@ fn proportion(deployment: &Value, set: &Value, to_add: i64, added: i64) -> i64 {
         -has
     } else {
         let most = wanted + max_surge(deployment);
-        match max_before(set).unwrap_or_else(|| int(deployment, "/status/replicas")) {
+        match max_before(set).unwrap_or_else(|| count(deployment, "/status/replicas")) {
             before if before <= 0 => 0,
             // Rounded to the nearest, halves away from zero.
-            before => (2 * has * most + before).div_euclid(2 * before) - has,
+            before => {
+                let [has, most, before] = [has, most, before].map(i128::from);
+                let size = (2 * has * most + before).div_euclid(2 * before);
+                i64::try_from(size - has).unwrap_or(allowed)
+            }
         }
     };
     if to_add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
