@@ -1,10 +1,12 @@
 //! CronJob: a Job whenever its schedule says.
 //!
 //! Reads:      CronJobs, Jobs
-//! Writes:     Jobs, status; events SuccessfulCreate, SawCompletedJob is left out
+//! Writes:     Jobs, status; events SuccessfulCreate, SuccessfulDelete, TooManyMissedTimes, UnparseableSchedule,
+//!             UnknownTimeZone, InvalidSchedule
 //! Wakes on:   the next time of a schedule
 //! Guarantees: at most one Job for each time (its name follows from the time); the newest missed time is made up for
-//! Limits:     looks back one week at most
+//! Limits:     more than 100 missed times are told, as in Kubernetes. Absent: the events SawCompletedJob, MissingJob,
+//!             JobAlreadyActive and MissSchedule
 
 mod schedule;
 
@@ -17,14 +19,14 @@ use super::read::{
 };
 use super::{Context, Controller};
 use crate::view::Known;
-use schedule::Schedule;
+use schedule::{Schedule, Unreadable};
 
 /// Its row.
 pub(super) const CONTROLLER: Controller =
     Controller { name: "cronjob-controller", reads: &[Known::CronJob, Known::Job], decide };
 
-/// How far back a missed time is looked for.
-const BACK_MS: Millis = 7 * 24 * 3_600_000;
+/// More missed times than this are told about.
+const MISSED_MAX: i64 = 100;
 
 fn decide(context: &Context<'_>) -> Plan {
     let mut plan = Plan::default();
@@ -46,14 +48,9 @@ fn reconcile(context: &Context<'_>, cron: &Value, plan: &mut Plan) {
     forget_old(cron, &jobs, plan);
     let mut last = parse_time(text(cron, "/status/lastScheduleTime"));
     if !is_true(cron, "/spec/suspend") {
-        let zone = text(cron, "/spec/timeZone");
-        if let Some(schedule) = Schedule::parse(text(cron, "/spec/schedule"), zone) {
-            if let Some(at) = missed(context, cron, &schedule, last) {
-                last = begin(context, cron, &active, at, plan).or(last);
-            }
-            if let Some(next) = schedule.next(context.now) {
-                plan.again(next);
-            }
+        match Schedule::parse(text(cron, "/spec/schedule"), text(cron, "/spec/timeZone")) {
+            Ok(schedule) => last = follow(context, cron, &schedule, &active, last, plan).or(last),
+            Err(why) => unreadable(cron, &why, plan),
         }
     }
     let succeeded = jobs.iter().filter(|job| condition_true(job, "Complete"));
@@ -76,18 +73,57 @@ fn reconcile(context: &Context<'_>, cron: &Value, plan: &mut Plan) {
     plan.status(Known::CronJob, cron, status, "what is running");
 }
 
-/// The newest time that has come and not been served.
-fn missed(context: &Context<'_>, cron: &Value, schedule: &Schedule, last: Option<Millis>) -> Option<Millis> {
-    let mut from = last.unwrap_or_else(|| created(cron)).max(context.now - BACK_MS);
+/// Serves the newest time that has come and has not been served; gives it if it is served now. And says when to look
+/// again.
+fn follow(
+    context: &Context<'_>,
+    cron: &Value,
+    schedule: &Schedule,
+    active: &[&Value],
+    last: Option<Millis>,
+    plan: &mut Plan,
+) -> Option<Millis> {
+    let since = last.unwrap_or_else(|| created(cron));
+    match schedule.next(schedule.last(since, context.now).unwrap_or(since)) {
+        Some(next) => plan.again(next),
+        None => {
+            let why = "time difference between two schedules is less than 1 second";
+            let message = format!("invalid schedule: {} : {why}", text(cron, "/spec/schedule"));
+            tell(cron, "InvalidSchedule", message, plan);
+            return None;
+        }
+    }
+    let mut from = since;
     if let Some(deadline_s) = cron.pointer("/spec/startingDeadlineSeconds").and_then(Value::as_i64) {
         from = from.max(context.now.saturating_sub(deadline_s.saturating_mul(1000)));
     }
-    let mut found = None;
-    while let Some(at) = schedule.next(from).filter(|at| *at <= context.now) {
-        found = Some(at);
-        from = at;
+    let at = schedule.last(from, context.now)?;
+    let served = begin(context, cron, active, at, plan)?;
+    if schedule.count(from, context.now) > MISSED_MAX {
+        let message =
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+        tell(cron, "TooManyMissedTimes", message.into(), plan);
     }
-    found
+    Some(served)
+}
+
+fn unreadable(cron: &Value, why: &Unreadable, plan: &mut Plan) {
+    match why {
+        Unreadable::Zone => {
+            let zone = text(cron, "/spec/timeZone");
+            let message = format!("invalid timeZone: {zone:?}: unknown time zone {zone}");
+            tell(cron, "UnknownTimeZone", message, plan);
+        }
+        Unreadable::Schedule(why) => {
+            let message = format!("unparseable schedule: {:?} : {why}", text(cron, "/spec/schedule"));
+            tell(cron, "UnparseableSchedule", message, plan);
+        }
+    }
+}
+
+fn tell(cron: &Value, reason: &'static str, message: String, plan: &mut Plan) {
+    let note = Note::warning(cron, reason, message);
+    plan.act(Action::on(Known::CronJob, cron, Deed::Tell, "nobody else says it").noting(note));
 }
 
 /// Makes the Job of a time, if the policy lets it; gives the time if it is served by that.
@@ -186,5 +222,37 @@ mod tests {
         let cron = bench.view.get(Known::CronJob, "a", "c").unwrap();
         assert_eq!(cron["status"]["active"].as_array().map(Vec::len), Some(1));
         assert!(!text(cron, "/status/lastSuccessfulTime").is_empty());
+    }
+
+    /// What a CronJob's first decision tells and makes.
+    #[track_caller]
+    fn check(spec: &Value, slept_ms: Millis, expected: (&str, usize)) {
+        let mut bench = Bench::default();
+        let mut spec = spec.clone();
+        spec["jobTemplate"] = json!({"spec": {}});
+        bench.put(Known::CronJob, json!({"metadata": {"name": "c", "namespace": "a"}, "spec": spec}));
+        bench.now += slept_ms;
+        let plan = bench.decide(&CONTROLLER);
+        let warnings =
+            plan.actions.iter().filter_map(|action| action.note.as_ref()).filter(|note| note.warning);
+        let told: Vec<String> = warnings.map(|note| format!("{}: {}", note.reason, note.message)).collect();
+        bench.perform(plan);
+        assert_eq!((told.join("; ").as_str(), jobs(&bench)), expected, "{spec}");
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_told() {
+        let year = 365 * 24 * 3_600_000;
+        let many = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+        check(&json!({"schedule": "* * * * *"}), year, (many, 1));
+        check(&json!({"schedule": "* * * * *", "startingDeadlineSeconds": 600}), year, ("", 1));
+        check(&json!({"schedule": "@every 90s"}), 100_000, ("", 1));
+        check(&json!({"schedule": "@every 90s"}), 80_000, ("", 0));
+        let wrong = "UnparseableSchedule: unparseable schedule: \"* * *\" : expected exactly 5 fields, found 3: [* * *]";
+        check(&json!({"schedule": "* * *"}), year, (wrong, 0));
+        let nowhere = "UnknownTimeZone: invalid timeZone: \"Mars/Base\": unknown time zone Mars/Base";
+        check(&json!({"schedule": "* * * * *", "timeZone": "Mars/Base"}), year, (nowhere, 0));
+        let never = "InvalidSchedule: invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second";
+        check(&json!({"schedule": "0 0 31 2 *"}), year, (never, 0));
     }
 }
