@@ -30,6 +30,7 @@ mod eviction;
 mod hostile;
 mod job;
 mod loadbalancer;
+mod mirroring;
 mod nodes;
 mod owned;
 pub mod pods;
@@ -88,5 +89,6 @@ pub const TABLE: &[Controller] = &[
     scheduler::CONTROLLER,
     endpointslice::CONTROLLER,
     endpoints::CONTROLLER,
+    mirroring::CONTROLLER,
     loadbalancer::CONTROLLER,
 ];
