@@ -240,6 +240,11 @@ impl Luck {
     }
 }
 
+/// A number that stands for a text (FNV-1a).
+pub fn fnv(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 /// A number as text that holds no words, for names of ReplicaSets.
 pub fn safe_number(number: u32) -> String {
     number

@@ -64,7 +64,7 @@ pub fn sort_for_deletion(pods: &mut [&Value], siblings: &BTreeMap<String, usize>
             is_ready(pod),
             cost,
             Reverse(siblings.get(node).copied().unwrap_or(0)),
-            Reverse(log_age(ready_since)),
+            Reverse(whole_seconds(ready_since)),
             Reverse(restarts(pod)),
             Reverse(created(pod)),
             meta::name(pod).to_owned(),
@@ -72,8 +72,8 @@ pub fn sort_for_deletion(pods: &mut [&Value], siblings: &BTreeMap<String, usize>
     });
 }
 
-/// Newer first, by whole seconds, so that pods made together fall to the later rules.
-fn log_age(at: Millis) -> Millis {
+/// Without milliseconds, so that pods that became ready together fall to the later rules.
+fn whole_seconds(at: Millis) -> Millis {
     at.div_euclid(1000)
 }
 

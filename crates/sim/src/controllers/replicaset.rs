@@ -13,7 +13,7 @@ use landfall_api::selector::Selector;
 use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
-use super::read::{omit_empty, replicas, text};
+use super::read::{omit_empty, replicas};
 use super::{Context, Controller, owned, pods};
 use crate::view::Known;
 
@@ -118,11 +118,6 @@ fn status(
         status["terminatingReplicas"] = json!(terminating);
     }
     status
-}
-
-/// The name of a ReplicaSet's template hash, or "".
-pub fn template_hash(owner: &Value) -> &str {
-    text(owner, "/metadata/labels/pod-template-hash")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use landfall_api::meta;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::action::{Action, Deed, Plan, safe_number};
+use super::action::{Action, Deed, Plan, fnv, safe_number};
 use super::read::{controller_reference, int, set};
 use crate::view::Known;
 
@@ -76,9 +76,4 @@ impl<'a> Revisions<'a> {
             plan.act(Action::on(Known::ControllerRevision, revision, Deed::Delete(None), why));
         }
     }
-}
-
-/// FNV-1a.
-fn fnv(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

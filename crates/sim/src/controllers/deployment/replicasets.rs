@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::progress::Progress;
 use super::{Sets, max_surge, rollout};
 use crate::controllers::Context;
-use crate::controllers::action::{Action, Deed, Note, Plan, safe_number};
+use crate::controllers::action::{Action, Deed, Note, Plan, fnv, safe_number};
 use crate::controllers::read::{controller_reference, counted, int, replicas, segment};
 use crate::view::Known;
 
@@ -217,8 +217,8 @@ pub(super) fn clean_up(sets: &Sets<'_>, plan: &mut Plan) {
     }
 }
 
-/// FNV-1a over the template's text.
+/// A number for a template; another one after each collision.
 fn hash(template: &Value, collisions: i64) -> u32 {
     let text = if collisions > 0 { format!("{template}{collisions}") } else { template.to_string() };
-    text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    fnv(&text)
 }

@@ -114,7 +114,7 @@ fn a_new_deployment_comes_up() {
     assert_eq!((&status["updatedReplicas"], &status["availableReplicas"]), (&json!(3), &json!(3)));
     assert_eq!(meta::annotation(world.deployment(), REVISION), Some("1"));
     let set = world.0.view.all(Known::ReplicaSet).next().unwrap();
-    assert_eq!(meta::name(set), format!("web-{}", replicaset::template_hash(set)));
+    assert_eq!(meta::name(set), format!("web-{}", text(set, "/metadata/labels/pod-template-hash")));
 }
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
