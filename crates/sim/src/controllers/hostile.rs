@@ -224,6 +224,26 @@ fn run(objects: Vec<(Known, Value)>, which: impl Fn(&Controller) -> bool) {
     }
 }
 
+/// A template that is back becomes the newest revision, even when there is no larger number.
+#[test]
+fn revisions_end_at_the_largest_number() {
+    let mut bench = Bench::default();
+    let set = usual().into_iter().find(|(known, _)| *known == Known::StatefulSet).unwrap();
+    bench.put(set.0, set.1);
+    let decide = |bench: &mut Bench| {
+        let plan = bench.decide(&super::statefulset::CONTROLLER);
+        bench.perform(plan);
+    };
+    decide(&mut bench);
+    let mut other = (**bench.view.all(Known::ControllerRevision).next().unwrap()).clone();
+    let name = landfall_api::meta::name(&other).to_owned();
+    other["metadata"]["name"] = json!("other");
+    other["revision"] = json!(i64::MAX);
+    bench.put(Known::ControllerRevision, other);
+    decide(&mut bench);
+    assert_eq!(bench.view.get(Known::ControllerRevision, "a", &name).unwrap()["revision"], json!(i64::MAX));
+}
+
 /// A Deployment whose revision was the largest number ended a member's controllers for good.
 #[test]
 fn every_field_may_be_odd() {
