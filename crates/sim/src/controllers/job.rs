@@ -125,6 +125,17 @@ fn outcome(context: &Context<'_>, job: &Value, counts: &Counts<'_>, plan: &mut P
     is_done(job, counts).then_some(Outcome::Complete)
 }
 
+/// How many have succeeded. A counter never goes back: what a pod did stays done when the pod is deleted.
+fn succeeded(job: &Value, counts: &Counts<'_>) -> i64 {
+    let now = distinct(job, &counts.succeeded);
+    if is_indexed(job) { now } else { now.max(int(job, "/status/succeeded")) }
+}
+
+/// How many have failed, those that are gone included.
+fn failed(job: &Value, counts: &Counts<'_>) -> i64 {
+    i64::try_from(counts.failed.len()).unwrap_or(i64::MAX).max(int(job, "/status/failed"))
+}
+
 fn distinct(job: &Value, done: &[&Value]) -> i64 {
     let count = if is_indexed(job) { indexes(done).len() } else { done.len() };
     i64::try_from(count).unwrap_or(i64::MAX)
@@ -140,7 +151,7 @@ fn indexes(pods: &[&Value]) -> BTreeSet<i64> {
 
 fn is_done(job: &Value, counts: &Counts<'_>) -> bool {
     match job.pointer("/spec/completions").and_then(Value::as_i64) {
-        Some(wanted) => distinct(job, &counts.succeeded) >= wanted,
+        Some(wanted) => succeeded(job, counts) >= wanted,
         None => !counts.succeeded.is_empty() && counts.active.is_empty() && counts.terminating == 0,
     }
 }
@@ -153,7 +164,7 @@ fn failure(
     plan: &mut Plan,
 ) -> Option<(&'static str, &'static str)> {
     let limit = int(job, "/spec/backoffLimit");
-    let failed = i64::try_from(counts.failed.len()).unwrap_or(i64::MAX);
+    let failed = failed(job, counts);
     let restarts = counts.active.iter().fold(0_i64, |sum, pod| sum.saturating_add(pods::restarts(pod)));
     let on_failure = text(job, "/spec/template/spec/restartPolicy") == "OnFailure";
     let restarted = on_failure && restarts > 0 && restarts >= limit;
@@ -187,7 +198,7 @@ fn fill(context: &Context<'_>, job: &Value, counts: &Counts<'_>, plan: &mut Plan
     let parallelism = int(job, "/spec/parallelism");
     let completions = job.pointer("/spec/completions").and_then(Value::as_i64);
     let wanted = match completions {
-        Some(completions) => parallelism.min(completions.saturating_sub(distinct(job, &counts.succeeded))),
+        Some(completions) => parallelism.min(completions.saturating_sub(succeeded(job, counts))),
         None if counts.succeeded.is_empty() => parallelism,
         None => active.min(parallelism),
     };

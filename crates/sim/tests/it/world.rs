@@ -77,6 +77,23 @@ async fn a_deleted_pod_of_a_job_is_no_success() {
     world.stop().await;
 }
 
+/// Counters once went back with the deleted pod, which the API refuses, so that the Job stood still for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_whose_pod_was_deleted_completes() {
+    let (world, api) = world().await;
+    create(&api, "batch", "jobs", job("short", &json!({}), "sleep 3", "Never")).await;
+    let first = eventually("a running pod", async || pods(&api, "Running").pop()).await;
+    let name = first["metadata"]["name"].as_str().unwrap();
+    api.delete(&Place::new("", "pods", "default", name), &DeleteOptions::BACKGROUND).await.unwrap();
+    let job = eventually("it completes", async || {
+        let job = get(&api, "batch", "jobs", "short").await;
+        job["status"]["completionTime"].is_string().then_some(job)
+    })
+    .await;
+    assert_eq!((&job["status"]["succeeded"], &job["status"]["failed"]), (&json!(1), &json!(1)), "{job}");
+    world.stop().await;
+}
+
 /// Finished pods once kept their addresses, of which a node has 126.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_pods_finish_than_there_are_addresses() {

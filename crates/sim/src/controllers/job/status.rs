@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Counts, distinct, indexes, is_indexed};
+use super::{Counts, failed, indexes, is_indexed, succeeded};
 use crate::controllers::action::{Note, Plan};
 use crate::controllers::read::{condition_true, items, omit_empty, text, time_text};
 use crate::controllers::{Context, pods};
@@ -36,7 +36,7 @@ impl<'a> Status<'a> {
         let mut status = json!({
             "active": counts.active.len(),
             "ready": counts.active.iter().filter(|pod| pods::is_ready(pod)).count(),
-            "succeeded": distinct(job, &counts.succeeded), "failed": counts.failed.len(),
+            "succeeded": succeeded(job, counts), "failed": failed(job, counts),
             "terminating": counts.terminating,
         });
         if !suspended {
