@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{FuturesUnordered, StreamExt};
 use landfall_runtime::tasks::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -17,6 +18,9 @@ const IDLE_MAX: Duration = Duration::from_secs(600);
 
 /// The bytes moved at once.
 const BUFFER_BYTES: usize = 16 * 1024;
+
+/// Datagrams of one socket that wait to be answered late; more are dropped, as networks do.
+const LATE_MAX: usize = 1_024;
 
 /// The largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
@@ -45,14 +49,29 @@ async fn connection(echo: Arc<Echo>, stream: TcpStream, peer: SocketAddr) {
 /// Echoes UDP until `connections` is told to stop.
 pub async fn run_udp(echo: Arc<Echo>, socket: UdpSocket, connections: Tasks) {
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let socket = &socket;
     let echoing = async {
+        let mut late = FuturesUnordered::new();
         loop {
+            let received = tokio::select! {
+                received = socket.recv_from(&mut buffer) => received,
+                Some(()) = late.next() => continue,
+            };
             // Errors are those of earlier answers that found nobody.
-            let Ok((length, peer)) = socket.recv_from(&mut buffer).await else { continue };
+            let Ok((length, peer)) = received else { continue };
             let open = echo.gate.now().passage(peer.ip()) == Passage::Open;
-            let Some(_slot) = echo.load.try_enter().filter(|_| open) else { continue };
-            tokio::time::sleep(echo.load.delay()).await;
-            let _ = socket.send_to(buffer.get(..length).unwrap_or_default(), peer).await;
+            let Some(slot) = echo.load.try_enter().filter(|_| open) else { continue };
+            let (datagram, delay) = (buffer.get(..length).unwrap_or_default(), echo.load.delay());
+            if delay.is_zero() {
+                let _ = socket.send_to(datagram, peer).await;
+            } else if late.len() < LATE_MAX {
+                let datagram = datagram.to_vec();
+                late.push(async move {
+                    tokio::time::sleep(delay).await;
+                    let _ = socket.send_to(&datagram, peer).await;
+                    drop(slot);
+                });
+            }
         }
     };
     tokio::select! { () = echoing => {}, () = connections.stopping() => {} }

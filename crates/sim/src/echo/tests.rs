@@ -296,6 +296,30 @@ async fn bytes_and_datagrams_come_back() {
     program.stop().await;
 }
 
+/// Each datagram waited for those before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_datagrams_do_not_wait_for_each_other() {
+    let program = Program::start();
+    program.echo.load.suffer(crate::gate::Effect::Slow(Duration::from_millis(400)));
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(program.udp).await.unwrap();
+    let began = landfall_runtime::clock::instant();
+    for number in 0..8 {
+        socket.send(&[number]).await.unwrap();
+    }
+    let mut back = Vec::new();
+    for _ in 0..8 {
+        let mut buffer = [0; 16];
+        let length = socket.recv(&mut buffer).await.unwrap();
+        back.extend_from_slice(&buffer[..length]);
+    }
+    back.sort_unstable();
+    assert_eq!(back, (0..8).collect::<Vec<u8>>());
+    let took = began.elapsed();
+    assert!((Duration::from_millis(400)..Duration::from_millis(1600)).contains(&took), "{took:?}");
+    program.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_is_survived() {
     let program = Program::start();
