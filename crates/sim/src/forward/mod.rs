@@ -16,7 +16,7 @@ mod tests;
 mod udp;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ impl Forwarder {
 
 /// A door that is open.
 struct Open {
+    /// Where it really is.
+    at: SocketAddr,
     chooser: Arc<Chooser>,
     /// Stopping it closes the door; connections go on.
     door: Tasks,
@@ -142,6 +144,11 @@ fn settle(
             open.life.stop();
             return false;
         }
+        // Somebody asks for the very port that a low one had moved to.
+        if place(*door, wanted) != open.at {
+            open.door.stop();
+            return false;
+        }
         true
     });
     let mut settled = Settled::default();
@@ -153,9 +160,9 @@ fn settle(
             open.chooser.set(target.clone());
             continue;
         }
-        match open_door(shared, *door, target) {
+        match open_door(shared, *door, place(*door, wanted), target) {
             Ok(opened) => {
-                let real = listen::real(door.at);
+                let real = opened.at;
                 if target.balancer && real != door.at {
                     let port = door.at.port();
                     let why = format!("port {port} is for root on this machine: {real} leads here instead");
@@ -170,6 +177,16 @@ fn settle(
         }
     }
     settled
+}
+
+/// Where a door really is: a low port may have to move, but not to where another door of its address is.
+fn place(door: Door, wanted: &BTreeMap<Door, Target>) -> SocketAddr {
+    listen::place(door.at, |port| {
+        let at = SocketAddr::new(door.at.ip(), port);
+        [Protocol::Tcp, Protocol::Udp]
+            .iter()
+            .any(|protocol| wanted.contains_key(&Door { at, protocol: *protocol }))
+    })
 }
 
 /// Says at a Service where its load balancer listens.
@@ -199,11 +216,10 @@ fn lost(door: Door, target: &Target, faults: &Faults, config: &Config) -> bool {
         || node.is_some_and(|(name, _)| faults.node_lost(name))
 }
 
-fn open_door(shared: &Shared, door: Door, target: &Target) -> std::io::Result<Open> {
+fn open_door(shared: &Shared, door: Door, at: SocketAddr, target: &Target) -> std::io::Result<Open> {
     let chooser = Arc::new(Chooser::new(target.clone()));
     let (tasks, life) = (Tasks::default(), Tasks::default());
     let closed = tasks.stopping();
-    let at = listen::real(door.at);
     match door.protocol {
         Protocol::Tcp => {
             let listener = listen::tcp(at)?;
@@ -226,7 +242,7 @@ fn open_door(shared: &Shared, door: Door, target: &Target) -> std::io::Result<Op
             ));
         }
     }
-    Ok(Open { chooser, door: tasks, life })
+    Ok(Open { at, chooser, door: tasks, life })
 }
 
 /// Plans for objects that may make no sense.

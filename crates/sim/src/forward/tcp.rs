@@ -25,7 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) gate: Gate,
-    /// Connections at once, of all doors.
+    /// Connections at once, of all doors; more are refused.
     pub(super) room: Arc<Semaphore>,
     /// Runs connections, which outlive their door.
     pub(super) tasks: Tasks,
@@ -42,14 +42,16 @@ pub(super) async fn run(
     let mut closed = pin!(closed);
     loop {
         let accepted = tokio::select! {
-            accepted = async {
-                let permit = shared.room.clone().acquire_owned().await;
-                (permit, listener.accept().await)
-            } => accepted,
+            accepted = listener.accept() => accepted,
             () = &mut closed => return,
         };
         match accepted {
-            (Ok(permit), Ok((stream, peer))) => {
+            Ok((stream, peer)) => {
+                // Only now: a door that nobody comes through takes no room.
+                let Ok(permit) = shared.room.clone().try_acquire_owned() else {
+                    let _ = stream.set_zero_linger();
+                    continue;
+                };
                 // Here, so that turns follow the order of arrival.
                 let endpoint = chooser.choose(peer.ip(), clock::instant());
                 let (gate, life) = (shared.gate.clone(), life.clone());
@@ -59,11 +61,10 @@ pub(super) async fn run(
                     drop(permit);
                 });
             }
-            (_, Err(error)) => {
+            Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection to a service");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            (Err(_), _) => return,
         }
     }
 }

@@ -2,14 +2,22 @@
 #![expect(clippy::disallowed_methods, reason = "clients of a test run beside it and are waited for")]
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use landfall_apiserver::write::update::Part;
+use landfall_runtime::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
 
+use super::choose::Chooser;
+use super::plan::Target;
+use super::tcp::{self, Shared};
 use crate::address::Block;
-use crate::testing::{World, ask, connect_from, get_on};
+use crate::gate::Gate;
+use crate::listen;
+use crate::testing::{World, ask, connect_from, get, get_on};
 
 async fn pods(world: &World, names: &[&str], port: &Value) -> Vec<String> {
     let mut addresses = Vec::new();
@@ -205,5 +213,67 @@ async fn a_cut_stops_bytes_and_healing_lets_them_go_on() {
     before.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(after.await.unwrap().unwrap().0, 200);
+    world.stop().await;
+}
+
+/// Every open door held one of the member's connections before anybody came.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_doors_take_no_room_and_a_full_house_refuses() {
+    let tasks = Tasks::default();
+    let shared = Shared { gate: Gate::default(), room: Arc::new(Semaphore::new(1)), tasks: tasks.clone() };
+    let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoints = vec![upstream.local_addr().unwrap()];
+    let target = Target { service: "a/b".into(), endpoints, affinity: None, balancer: false };
+    let life = Tasks::default();
+    let doors = [(); 3].map(|()| {
+        let listener = listen::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let at = listener.local_addr().unwrap();
+        let (chooser, closed) = (Arc::new(Chooser::new(target.clone())), tasks.stopping());
+        tasks.spawn_until_stop(tcp::run(shared.clone(), listener, chooser, closed, life.clone()));
+        at
+    });
+    let mut first = TcpStream::connect(doors[2]).await.unwrap();
+    let accept = tokio::time::timeout(std::time::Duration::from_secs(20), upstream.accept());
+    let (mut far, _) = accept.await.expect("it comes through").unwrap();
+    far.write_all(b"hello").await.unwrap();
+    let mut hello = [0; 5];
+    first.read_exact(&mut hello).await.unwrap();
+    assert_eq!(&hello, b"hello");
+    let mut second = TcpStream::connect(doors[0]).await.unwrap();
+    assert!(second.read_u8().await.is_err(), "there is room for one");
+    drop((first, far));
+    tasks.join().await;
+}
+
+/// Where low ports are for root, 80 is at 8080, which was the Service's other door.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_low_port_stands_beside_its_substitute() {
+    let world = World::start().await;
+    let port = json!({"containerPort": 8080});
+    let a = pods(&world, &["a"], &port).await;
+    let ports = json!([{"name": "p", "port": 80, "protocol": "TCP", "targetPort": 8080}]);
+    let to = service(&world, "web", &port, json!({"ports": ports}), &a).await;
+    let door = |port: u16| SocketAddr::new(to.ip(), port);
+    opens(listen::real(door(80))).await;
+    let both = json!([{"name": "p", "port": 80, "protocol": "TCP", "targetPort": 8080},
+        {"name": "q", "port": 8080, "protocol": "TCP", "targetPort": 9}]);
+    let b = pods(&world, &["b"], &port).await;
+    let mut other = slice("web", &port, &b);
+    other["metadata"]["name"] = json!("web-q");
+    other["ports"][0]["name"] = json!("q");
+    world.create("discovery.k8s.io", "endpointslices", other).await;
+    world.change("", "services", "web", Part::Main, |service| service["spec"]["ports"] = both.clone()).await;
+    // The second door takes its port from the first, which goes elsewhere.
+    let patience = std::time::Duration::from_secs(20);
+    let asked = async |port: u16, want: &str| loop {
+        if let Ok((200, body)) = get(listen::real(door(port)), "/").await
+            && body.contains(&format!("\"pod\": \"{want}\""))
+        {
+            return;
+        }
+        tokio::task::yield_now().await;
+    };
+    tokio::time::timeout(patience, asked(8080, "b")).await.expect("8080 leads to b");
+    tokio::time::timeout(patience, asked(80, "a")).await.expect("80 leads to a");
     world.stop().await;
 }
