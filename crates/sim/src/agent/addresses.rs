@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::address::Range;
 
@@ -13,6 +14,8 @@ use crate::address::Range;
 pub(super) struct Addresses {
     range: Range,
     used: Mutex<Used>,
+    /// How many were given back: to wait for the next.
+    freed: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +34,7 @@ pub(super) struct Held {
 
 impl Addresses {
     pub(super) fn new(range: Range) -> Arc<Self> {
-        Arc::new(Self { range, used: Mutex::default() })
+        Arc::new(Self { range, used: Mutex::default(), freed: watch::Sender::new(0) })
     }
 
     /// Takes the preferred address if it is free, else the next free one; none when all are taken. The first and the
@@ -50,6 +53,16 @@ impl Addresses {
         Some(Held { index: Some(index), address, of: self.clone() })
     }
 
+    /// To wait until an address is given back.
+    pub(super) fn freed(&self) -> watch::Receiver<u64> {
+        self.freed.subscribe()
+    }
+
+    /// The first and the last that are given out, as an error names them.
+    pub(super) fn ends(&self) -> (Option<Ipv4Addr>, Option<Ipv4Addr>) {
+        (self.range.get(1), self.range.get(self.range.count().saturating_sub(2)))
+    }
+
     /// An address that is not of this range: the node's own, for pods that share its network.
     pub(super) fn foreign(self: &Arc<Self>, address: Ipv4Addr) -> Held {
         Held { index: None, address, of: self.clone() }
@@ -60,18 +73,14 @@ impl Held {
     pub(super) const fn address(&self) -> Ipv4Addr {
         self.address
     }
-
-    /// Gives the address back: the pod is over, and only its status still tells of it.
-    pub(super) fn release(&mut self) {
-        if let Some(index) = self.index.take() {
-            self.of.used.lock().taken.remove(&index);
-        }
-    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.release();
+        if let Some(index) = self.index {
+            self.of.used.lock().taken.remove(&index);
+            self.of.freed.send_modify(|count| *count = count.wrapping_add(1));
+        }
     }
 }
 
@@ -93,13 +102,6 @@ mod tests {
         all.push(again);
         assert_eq!(all.len(), 126);
         assert!(addresses.take(Some(given)).is_none());
-        if let Some(held) = all.last_mut() {
-            held.release();
-        }
-        let again = addresses.take(Some(given)).unwrap();
-        drop(all.pop());
-        assert!(addresses.take(Some(given)).is_none(), "what was given back once is not given back again");
-        all.push(again);
         let distinct: BTreeSet<_> = all.iter().map(Held::address).collect();
         assert_eq!(distinct.len(), all.len());
     }

@@ -1,12 +1,12 @@
 //! One run of one container: its listeners or its program, its probes, its log.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use landfall_runtime::tasks::Tasks;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::Context;
 use super::local;
@@ -14,7 +14,7 @@ use super::logs::Log;
 use super::probe::{self, Counter, PURPOSES, Probe, Purpose};
 use super::program::{Program, Step};
 use crate::echo::{self, Echo, Identity, Journal, Load};
-use crate::gate::Effect;
+use crate::gate::{Effect, Faults, Gate};
 use crate::listen;
 
 /// Ports that a container which declares none is expected to listen on.
@@ -23,6 +23,9 @@ const USUAL_PORTS: [u16; 2] = [80, 8080];
 /// How often a port that is taken is tried again, and after which time.
 const BIND_TRIES: u32 = 5;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
+
+/// What a program that does not mind being asked to stop exits with, as shells count it.
+const TERMINATED: i32 = 143;
 
 /// Which container of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,7 +75,15 @@ pub(super) struct Running {
     pub(super) log: Arc<Log>,
     echo: Option<Arc<Echo>>,
     ports: Vec<Port>,
+    /// All ports that containers of the pod declare.
+    declared: Vec<u16>,
     address: Ipv4Addr,
+    /// What it exited with, once it has by itself.
+    exited: Arc<OnceLock<i32>>,
+    /// What it exits with when it is asked to stop.
+    when_asked: i32,
+    /// The wires are cut: it is not probed.
+    quiet: watch::Sender<bool>,
     /// Accepts connections; ends soon after `serving` stops.
     doors: Tasks,
     /// Stopping it is asking politely: no new connections, requests finish.
@@ -111,16 +122,21 @@ impl Running {
             log: log.clone(),
             echo: None,
             ports: Vec::new(),
+            declared: declared_ports(setup.pod),
             address: setup.address,
+            exited: Arc::default(),
+            when_asked: if setup.program == Program::Echo { 0 } else { TERMINATED },
+            quiet: watch::Sender::new(false),
             doors: Tasks::default(),
             serving: Tasks::default(),
             life: Tasks::default(),
             probes: Tasks::default(),
         };
-        let exited = Exited { notes: setup.notes.clone(), which: setup.which, run: setup.run };
+        let (notes, code) = (setup.notes.clone(), running.exited.clone());
+        let exited = Exited { notes, code, which: setup.which, run: setup.run };
         match &setup.program {
             Program::Echo => {
-                running.ports = ports(setup.spec, setup.which == Which::Main(0));
+                running.ports = ports(setup.spec, setup.which == Which::Main(0), &running.declared);
                 let gate = setup.context.gate.clone();
                 let (identity, journal) = (setup.identity.clone(), log.clone());
                 let life = running.life.clone();
@@ -145,12 +161,22 @@ impl Running {
         Ok(running)
     }
 
-    /// Opens the listeners, if there are any.
+    /// Opens the listeners, if there are any, unless it was asked to stop.
     pub(super) async fn open(&self, context: &Context) -> Result<(), String> {
+        if self.probes.stopped() {
+            return Ok(());
+        }
+        let result = self.open_all(context).await;
+        self.quiet.send_replace(false);
+        result
+    }
+
+    async fn open_all(&self, context: &Context) -> Result<(), String> {
         let Some(echo) = &self.echo else { return Ok(()) };
         let mut opened = Vec::new();
         for port in &self.ports {
-            let at = listen::real(SocketAddr::from((self.address, port.number)));
+            let wanted = |other: u16| self.declared.contains(&other);
+            let at = listen::place(SocketAddr::from((self.address, port.number)), wanted);
             if opened.contains(&(at, port.protocol)) {
                 // A low port that moved to where another is: one listener is enough for both.
                 continue;
@@ -205,6 +231,7 @@ impl Running {
 
     /// Closes listeners and connections as if the wire were cut; the program knows nothing of it.
     pub(super) async fn cut(&mut self) {
+        self.quiet.send_replace(true);
         if let Some(echo) = self.echo.take() {
             self.serving.stop();
             self.life.stop();
@@ -237,6 +264,12 @@ impl Running {
         }
     }
 
+    /// What it exits with: what it said, else what follows from stopping `in_time` when asked, or not.
+    pub(super) fn code(&self, in_time: bool) -> i32 {
+        let asked = if in_time { self.when_asked } else { local::KILLED };
+        self.exited.get().copied().unwrap_or(asked)
+    }
+
     /// Pulls the plug. Its ports are free when this returns.
     pub(super) async fn kill(&self) {
         self.terminate();
@@ -256,6 +289,7 @@ impl Running {
         }
         let (which, run, notes) = (setup.which, setup.run, setup.notes.clone());
         let (gate, pod) = (setup.context.gate.clone(), setup.pod.clone());
+        let calm = Calm::new(&gate, setup.identity.node.clone(), self.quiet.subscribe());
         let exec_fails = move || gate.now().effect(&pod) == Effect::Unhealthy;
         self.probes.spawn_until_stop(async move {
             let (startup, others): (Vec<_>, Vec<_>) =
@@ -268,9 +302,11 @@ impl Running {
                 }
             };
             for (purpose, probe) in startup {
-                watch(purpose, &probe, &exec_fails, &tell, true).await;
+                watch((purpose, &probe), calm.clone(), &exec_fails, &tell, true).await;
             }
-            let all = others.iter().map(|(purpose, probe)| watch(*purpose, probe, &exec_fails, &tell, false));
+            let all = others
+                .iter()
+                .map(|(purpose, probe)| watch((*purpose, probe), calm.clone(), &exec_fails, &tell, false));
             futures::future::join_all(all).await;
         });
     }
@@ -278,8 +314,8 @@ impl Running {
 
 /// Asks again and again and tells of failures and changed verdicts; with `once`, until the first success.
 async fn watch<T: Future<Output = ()>>(
-    purpose: Purpose,
-    probe: &Probe,
+    (purpose, probe): (Purpose, &Probe),
+    mut calm: Calm,
     exec_fails: &(impl Fn() -> bool + Sync),
     tell: &impl Fn(Purpose, Result<(), String>, Option<bool>) -> T,
     once: bool,
@@ -290,7 +326,13 @@ async fn watch<T: Future<Output = ()>>(
     let (mut counter, mut told) = (Counter::default(), None);
     loop {
         ticks.tick().await;
+        calm.begin().await;
         let result = probe::once(probe, exec_fails()).await;
+        if !calm.lasted() {
+            // It says nothing about the container, and nothing before it counts any more.
+            counter = Counter::default();
+            continue;
+        }
         let verdict = counter.step(probe, result.is_ok());
         let news = result.is_err() || verdict.is_some() && verdict != told;
         told = verdict.or(told);
@@ -303,15 +345,45 @@ async fn watch<T: Future<Output = ()>>(
     }
 }
 
+/// Whether a node is there, so that asking its containers makes sense.
+#[derive(Clone)]
+struct Calm {
+    node: String,
+    quiet: watch::Receiver<bool>,
+    faults: watch::Receiver<Arc<Faults>>,
+}
+
+impl Calm {
+    fn new(gate: &Gate, node: String, quiet: watch::Receiver<bool>) -> Self {
+        Self { node, quiet, faults: gate.subscribe() }
+    }
+
+    /// Waits until the node is there and its wires are mended.
+    async fn begin(&mut self) {
+        // Errors mean that the container is gone, and who asks with it.
+        let _ = self.faults.wait_for(|faults| !faults.node_lost(&self.node)).await;
+        let _ = self.quiet.wait_for(|quiet| !quiet).await;
+        self.quiet.mark_unchanged();
+    }
+
+    /// Whether nothing has come between since then.
+    fn lasted(&self) -> bool {
+        !self.faults.borrow().node_lost(&self.node) && matches!(self.quiet.has_changed(), Ok(false))
+    }
+}
+
 /// Tells the agent that a run ended.
 pub(super) struct Exited {
     notes: mpsc::Sender<Note>,
+    /// For when it is being asked to stop, and nobody listens to notes.
+    code: Arc<OnceLock<i32>>,
     which: Which,
     run: u64,
 }
 
 impl Exited {
     pub(super) async fn tell(self, code: i32, message: String) {
+        let _ = self.code.set(code);
         let note = Note { which: self.which, run: self.run, what: What::Exited { code, message } };
         // An agent that is gone does not need to know.
         let _ = self.notes.send(note).await;
@@ -332,13 +404,22 @@ async fn script(steps: Vec<Step>, log: Arc<Log>, exited: Exited) {
     exited.tell(0, String::new()).await;
 }
 
-/// The ports of a container: those it declares, else the usual ones if it is the `first` of its pod.
-fn ports(spec: &Value, first: bool) -> Vec<Port> {
+/// All ports that containers of a pod declare.
+fn declared_ports(pod: &Value) -> Vec<u16> {
+    let lists = ["initContainers", "containers"].map(|list| pod["spec"][list].as_array());
+    let ports = lists.into_iter().flatten().flatten().filter_map(|container| container["ports"].as_array());
+    ports.flatten().filter_map(|port| port["containerPort"].as_u64()?.try_into().ok()).collect()
+}
+
+/// The ports of a container: those it declares, else the usual ones if it is the `first` of its pod and nobody else
+/// in the pod asks for them.
+fn ports(spec: &Value, first: bool, others: &[u16]) -> Vec<Port> {
     let declared: Vec<Port> = spec["ports"].as_array().into_iter().flatten().filter_map(declared).collect();
     if !declared.is_empty() || !first {
         return declared;
     }
-    USUAL_PORTS.map(|number| Port { number, protocol: Protocol::Http, optional: true }).to_vec()
+    let usual = USUAL_PORTS.into_iter().filter(|number| !others.contains(number));
+    usual.map(|number| Port { number, protocol: Protocol::Http, optional: true }).collect()
 }
 
 fn declared(port: &Value) -> Option<Port> {
@@ -364,10 +445,11 @@ mod tests {
     fn what_is_listened_on() {
         let check = |list: Value, first: bool, want: &[(u16, Protocol)]| {
             let spec = json!({"ports": list});
-            let found: Vec<_> = ports(&spec, first).iter().map(|p| (p.number, p.protocol)).collect();
+            let found: Vec<_> =
+                ports(&spec, first, &[9090, 80]).iter().map(|p| (p.number, p.protocol)).collect();
             assert_eq!(found, want, "{spec}");
         };
-        check(json!([]), true, &[(80, Protocol::Http), (8080, Protocol::Http)]);
+        check(json!([]), true, &[(8080, Protocol::Http)]);
         check(json!([]), false, &[]);
         check(json!([{"containerPort": 9000}]), true, &[(9000, Protocol::Http)]);
         check(json!([{"containerPort": 53, "protocol": "UDP"}]), true, &[(53, Protocol::Udp)]);

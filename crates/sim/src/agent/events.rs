@@ -60,6 +60,7 @@ impl Recorder {
                 Ok(event)
             })
             .await
+            .map(drop)
     }
 }
 

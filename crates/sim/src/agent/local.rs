@@ -1,7 +1,8 @@
 //! Programs of this machine that stand for images.
 
 use std::net::Ipv4Addr;
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,7 +16,10 @@ use super::program::Local;
 use crate::echo::{Identity, Journal};
 
 /// What a program that was killed exits with, as shells count it.
-const KILLED: i32 = 137;
+pub(super) const KILLED: i32 = 137;
+
+/// What a program that a signal ended exits with, as shells count it: so much more than the signal's number.
+const SIGNALLED: i32 = 128;
 
 /// How long what a program has written last is waited for.
 const LAST_WORDS_MAX: std::time::Duration = std::time::Duration::from_secs(1);
@@ -106,7 +110,8 @@ pub(super) async fn mind(
         }
     };
     let status = waiting.await;
-    let code = status.and_then(|status| status.code()).unwrap_or(KILLED);
+    let signal = |status: ExitStatus| status.signal().map(|signal| SIGNALLED + signal);
+    let code = status.and_then(|status| status.code().or_else(|| signal(status))).unwrap_or(KILLED);
     exited.tell(code, String::new()).await;
 }
 

@@ -40,16 +40,16 @@ use landfall_apiserver::api::Api;
 use landfall_runtime::tasks::Tasks;
 use rustls::ServerConfig;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::NodeSpec;
 use crate::address::Block;
 use crate::echo;
 use crate::gate::Gate;
 use crate::listen;
-use addresses::Addresses;
+use addresses::{Addresses, Held};
 use objects::{Change, Client};
-use pod::{Latest, Pod};
+use pod::{End, Latest, Pod};
 use registry::Registry;
 
 pub use program::{Local, Programs};
@@ -124,9 +124,6 @@ impl Pace {
     }
 }
 
-/// How often a pod without an address looks for one.
-const ADDRESS_RETRY: Duration = Duration::from_secs(1);
-
 /// The running agents of a member.
 pub struct Agent {
     tasks: Tasks,
@@ -196,88 +193,118 @@ impl Context {
     }
 }
 
-/// Follows the pods and gives each that is bound to a node here a task.
+/// Keys of pods that are over and wait to be looked at.
+const OVER_MAX: usize = 64;
+
+/// What follows the pods and gives each that is bound to a node here a task.
+struct Pods {
+    context: Arc<Context>,
+    tasks: Tasks,
+    /// Nodes by name.
+    nodes: HashMap<String, usize>,
+    /// The pods of nodes here, by key.
+    known: HashMap<Arc<str>, Known>,
+    /// Tasks of pods that are over say so here.
+    over: mpsc::Sender<(Arc<str>, String)>,
+}
+
+/// A pod of a node here.
+struct Known {
+    uid: String,
+    /// Tells its task how the pod is; none when the pod is over and needs none.
+    task: Option<watch::Sender<Latest>>,
+}
+
 async fn run(context: Arc<Context>, tasks: Tasks) {
-    let nodes: HashMap<String, usize> =
+    let nodes =
         context.config.nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect();
-    let mut pods: HashMap<Arc<str>, watch::Sender<Latest>> = HashMap::new();
     let mut follow = context.client.follow(&[("", "pods")]);
+    let (over, mut ended) = mpsc::channel(OVER_MAX);
+    let mut pods = Pods { context, tasks: tasks.clone(), nodes, known: HashMap::new(), over };
     loop {
         let changes = tokio::select! {
             changes = follow.next() => changes,
+            Some((key, uid)) = ended.recv() => {
+                pods.over(key, &uid);
+                continue;
+            }
             () = tasks.stopping() => None,
         };
         let Some(mut changes) = changes else { break };
         // Those that have an address already choose first.
         changes
             .sort_by_key(|change| change.object.as_ref().is_none_or(|pod| pod["status"]["podIP"].is_null()));
-        for change in changes {
-            apply(&context, &tasks, &nodes, &mut pods, change);
-        }
-        pods.retain(|_, sender| !sender.is_closed());
+        changes.into_iter().for_each(|change| pods.apply(change));
     }
     // Dropping the senders tells every pod that the agent stops.
-    drop(pods);
 }
 
-fn apply(
-    context: &Arc<Context>,
-    tasks: &Tasks,
-    nodes: &HashMap<String, usize>,
-    pods: &mut HashMap<Arc<str>, watch::Sender<Latest>>,
-    Change { key, object }: Change,
-) {
-    let known = pods.get(&key);
-    let Some(object) = object else {
-        if let Some(sender) = pods.remove(&key) {
-            sender.send_replace(None);
+impl Pods {
+    fn apply(&mut self, Change { key, object }: Change) {
+        let Some(object) = object else {
+            match self.known.remove(&key).and_then(|known| known.task) {
+                Some(task) => drop(task.send_replace(None)),
+                None => self.forget(&key),
+            }
+            return;
+        };
+        match self.known.get(&key) {
+            Some(Known { uid, task }) if uid == meta::uid(&object) => match task {
+                Some(task) => return drop(task.send_replace(Some(object))),
+                // What is told late is from before it was over.
+                None if !meta::deleting(&object) => return,
+                None => {}
+            },
+            Some(Known { task: Some(task), .. }) => drop(task.send_replace(None)),
+            _ => {}
         }
-        return;
-    };
-    if let Some(sender) = known {
-        let same = sender.borrow().as_ref().is_none_or(|pod| meta::uid(pod) == meta::uid(&object));
-        if same && !sender.is_closed() {
-            sender.send_replace(Some(object));
+        let name = object["spec"]["nodeName"].as_str();
+        let Some(node) = name.and_then(|name| self.nodes.get(name)).copied() else { return };
+        let (over, deleting) = (status::is_over(&object), meta::deleting(&object));
+        if over && !deleting {
             return;
         }
-        sender.send_replace(None);
+        // What only has to be removed needs none.
+        let held = if over || deleting { None } else { address(&self.context, node, &object) };
+        self.begin(key, node, object, held);
     }
-    let Some(node) = object["spec"]["nodeName"].as_str().and_then(|name| nodes.get(name)).copied() else {
-        return;
-    };
-    let over = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    if over && !meta::deleting(&object) {
-        return;
-    }
-    // Taken here, not in the task, so that pods get their old addresses in the order they are told of.
-    let held = address(context, node, &object);
-    let (sender, updates) = watch::channel(Some(object.clone()));
-    pods.insert(key, sender);
-    tasks.spawn(begin(context.clone(), node, object, updates, held));
-}
 
-/// Runs a pod, as soon as there is an address for it.
-async fn begin(
-    context: Arc<Context>,
-    node: usize,
-    object: Arc<Value>,
-    mut updates: watch::Receiver<Latest>,
-    mut held: Option<addresses::Held>,
-) {
-    while held.is_none() {
-        tracing::warn!(pod = meta::name(&object), "no address is left for a pod; waiting for one");
-        tokio::select! {
-            () = tokio::time::sleep(ADDRESS_RETRY) => held = address(&context, node, &object),
-            _ = updates.wait_for(Option::is_none) => return,
+    fn begin(&mut self, key: Arc<str>, node: usize, object: Arc<Value>, held: Option<Held>) {
+        let (task, updates) = watch::channel(Some(object.clone()));
+        let uid = meta::uid(&object).to_owned();
+        self.known.insert(key.clone(), Known { uid: uid.clone(), task: Some(task) });
+        let (pod, over) = (Pod::new(self.context.clone(), node, object, updates, held), self.over.clone());
+        self.tasks.spawn(async move {
+            if pod.run().await == End::Over {
+                // An agent that is gone does not need to know.
+                let _ = over.send((key, uid)).await;
+            }
+        });
+    }
+
+    /// The task of a pod that is over has ended: looks at what it was not told any more.
+    fn over(&mut self, key: Arc<str>, uid: &str) {
+        let Some(known) = self.known.get_mut(&key) else { return self.forget(&key) };
+        if known.uid != uid {
+            return;
+        }
+        let latest = known.task.take().and_then(|task| task.borrow().clone());
+        if let Some(object) = latest.filter(|object| meta::deleting(object)) {
+            self.apply(Change { key, object: Some(object) });
         }
     }
-    if let Some(held) = held {
-        Pod::new(context, node, object, updates, held).run().await;
+
+    /// The pod of this key is gone, and had no task any more to clean up after it.
+    fn forget(&self, key: &str) {
+        let mut parts = key.rsplit('/');
+        if let (Some(name), Some(namespace)) = (parts.next(), parts.next()) {
+            self.context.logs.forget_named(namespace, name);
+        }
     }
 }
 
 /// The address of a pod: its node's if it shares its network, else one of the node's range.
-fn address(context: &Arc<Context>, node: usize, pod: &Value) -> Option<addresses::Held> {
+fn address(context: &Arc<Context>, node: usize, pod: &Value) -> Option<Held> {
     let addresses = context.addresses.get(node)?;
     if pod["spec"]["hostNetwork"] == true {
         return Some(addresses.foreign(context.node(node)?.1));

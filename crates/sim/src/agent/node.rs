@@ -80,7 +80,7 @@ async fn renew(context: &Context, node: &str) -> Result<(), Status> {
     let kind = ("coordination.k8s.io", "leases");
     match context.client.update(kind, (LEASES, node), Part::Main, change).await {
         Err(status) if status.reason == Reason::NotFound => {}
-        result => return result,
+        result => return result.map(drop),
     }
     context.client.create(kind.0, kind.1, nodes::lease(node, driver::now())).await
 }

@@ -12,7 +12,7 @@ use landfall_apiserver::write::delete::{self, DeleteOptions};
 use landfall_apiserver::write::update::{self, Part};
 use landfall_apiserver::write::{By, Wanted, create};
 use landfall_apiserver::{bootstrap, encode, errors, keys};
-use landfall_store::{Entry, Event, Watch};
+use landfall_store::{Entry, Event, Revision, Watch};
 use serde_json::Value;
 
 use crate::gate::Gate;
@@ -54,17 +54,19 @@ impl Client {
         create::create(&self.api, &kind, &namespace, wanted, &self.by()).await.map(drop)
     }
 
-    /// Changes a part of an object: `change` is given the newest one and says what it should be.
+    /// Changes a part of an object: `change` is given the newest one and says what it should be. Says at which
+    /// revision it is so.
     pub(crate) async fn update(
         &self,
         (group, plural): (&str, &str),
         (namespace, name): (&str, &str),
         part: Part,
         mut change: impl FnMut(&Value) -> Result<Value, Status> + Send,
-    ) -> Result<(), Status> {
+    ) -> Result<Revision, Status> {
         let kind = self.kind(group, plural)?;
         let wanted = |old: &Value| change(old).map(|object| Wanted::new(object, Vec::new()));
-        update::update(&self.api, &kind, namespace, name, part, &self.by(), wanted).await.map(drop)
+        let written = update::update(&self.api, &kind, namespace, name, part, &self.by(), wanted).await?;
+        Ok(written.entry.revision)
     }
 
     /// Deletes a pod for good: nothing of it runs any more.

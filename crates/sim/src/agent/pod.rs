@@ -4,27 +4,32 @@
 //!   changed, faults, notes of containers, a restart is due ──► settle (start, end, restart) ──► report (status)
 //! ```
 
+mod again;
 mod ending;
+mod telling;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_api::{Reason, Status, meta};
-use landfall_apiserver::write::update::Part;
+use landfall_api::meta;
 use landfall_runtime::clock;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use again::Backoff;
+
 use super::Context;
+use super::address;
 use super::addresses::Held;
 use super::container::{Note, Running, Setup, What, Which};
 use super::events::Recorder;
 use super::probe::{Probe, Purpose};
 use super::program;
 use super::resume;
-use super::status::{self, Container, Ended, PodState, State};
+use super::status::{Container, Ended, PodState, State};
 use crate::echo::Identity;
 use crate::gate::{Effect, Faults};
 
@@ -47,10 +52,15 @@ pub(super) type Latest = Option<Arc<Value>>;
 pub(super) struct Pod {
     context: Arc<Context>,
     node: String,
+    /// Which node that is.
+    index: usize,
     updates: watch::Receiver<Latest>,
     faults: watch::Receiver<Arc<Faults>>,
     object: Arc<Value>,
-    held: Held,
+    /// Its address; none while all are taken, and once it is over.
+    held: Option<Held>,
+    /// Moves when an address is given back.
+    freed: Option<watch::Receiver<u64>>,
     state: PodState,
     running: BTreeMap<Which, Running>,
     backoff: HashMap<Which, Backoff>,
@@ -59,15 +69,21 @@ pub(super) struct Pod {
     runs: u64,
     /// What the API has, as far as is known.
     reported: Option<PodState>,
+    /// The revision of that.
+    told: u64,
     /// Whether the wires are cut.
     cut: bool,
+    /// It has been told that no address is left.
+    homeless: bool,
 }
 
-/// How long a container waits before it is started again.
-#[derive(Clone, Copy, Debug)]
-struct Backoff {
-    failures: u32,
-    due: Instant,
+/// How the task of a pod ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The pod is over, but still there.
+    Over,
+    /// The pod is gone, or the agent.
+    Gone,
 }
 
 /// Why the agent wakes.
@@ -85,19 +101,22 @@ impl Pod {
         node: usize,
         object: Arc<Value>,
         updates: watch::Receiver<Latest>,
-        held: Held,
+        held: Option<Held>,
     ) -> Self {
         let (name, host) =
             context.node(node).map_or((String::new(), None), |(n, a)| (n.name.clone(), Some(a)));
         let faults = context.gate.subscribe();
+        let freed = context.addresses.get(node).map(|addresses| addresses.freed());
         let state = resume::state(&object, host, clock::epoch_s());
         Self {
             context,
             node: name,
+            index: node,
             updates,
             faults,
             object,
             held,
+            freed,
             state,
             running: BTreeMap::new(),
             backoff: HashMap::new(),
@@ -105,28 +124,36 @@ impl Pod {
             events: Recorder::default(),
             runs: 0,
             reported: None,
+            told: 0,
             cut: false,
+            homeless: false,
         }
     }
 
     /// Runs the pod to its end.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self) -> End {
         loop {
             let Some(object) = self.updates.borrow_and_update().clone() else {
-                return self.kill().await;
+                self.kill().await;
+                return End::Gone;
             };
             let lost = self.faults.borrow_and_update().node_lost(&self.node);
             self.object = object;
             self.wire(lost).await;
             if !lost {
                 if meta::deleting(&self.object) {
-                    return self.terminate().await;
+                    self.terminate().await;
+                    return End::Gone;
                 }
                 // So that everybody sees the beginning.
                 self.report().await;
-                self.settle().await;
-                self.retire().await;
+                if self.housed().await {
+                    self.settle().await;
+                }
                 self.report().await;
+                if self.state.over(&self.object) && self.rest().await {
+                    return End::Over;
+                }
             }
             let wake = self.wait(lost).await;
             if let Wake::Note(note) = wake {
@@ -135,23 +162,59 @@ impl Pod {
         }
     }
 
+    /// Whether the pod has all it needs to run; takes an address if it has none.
+    async fn housed(&mut self) -> bool {
+        if self.held.is_some() || self.state.over(&self.object) {
+            return true;
+        }
+        // Before looking, so that none is missed that is given back afterwards.
+        self.freed.iter_mut().for_each(watch::Receiver::mark_unchanged);
+        self.held = address(&self.context, self.index, &self.object);
+        if self.held.is_none() && !self.homeless {
+            self.homeless = true;
+            let range = self.context.addresses.get(self.index).map(|addresses| addresses.ends());
+            let range = match range {
+                Some((Some(first), Some(last))) => format!("{first}-{last}"),
+                _ => String::new(),
+            };
+            let message = format!(
+                "Failed to create pod sandbox: no IP addresses available in range set: {range}; \
+                 waiting until one is free"
+            );
+            self.event("Warning", "FailedCreatePodSandBox", "", message).await;
+        }
+        self.held.is_some()
+    }
+
+    /// Where the containers listen.
+    fn address(&self) -> Ipv4Addr {
+        self.held.as_ref().map_or(Ipv4Addr::UNSPECIFIED, Held::address)
+    }
+
     /// Waits until there may be something to do.
     async fn wait(&mut self, lost: bool) -> Wake {
-        let now = Instant::now();
-        let due = self.backoff.iter().filter(|(which, _)| self.holds_back(**which));
-        let due = due.map(|(_, backoff)| backoff.due).min();
-        let retry = (self.reported.as_ref() != Some(&self.state)).then(|| now + RETRY);
-        let due = due.into_iter().chain(retry).min().filter(|_| !lost);
+        let over = self.state.over(&self.object);
+        let homeless = !over && self.held.is_none();
+        let restart = if over || homeless { None } else { self.restart_due() };
+        let retry = (!self.is_reported()).then(|| Instant::now() + RETRY);
+        let due = restart.into_iter().chain(retry).min().filter(|_| !lost);
         let until = async {
             match due {
                 Some(due) => tokio::time::sleep_until(due).await,
                 None => std::future::pending().await,
             }
         };
+        let freed = async {
+            match &mut self.freed {
+                Some(freed) if homeless && !lost => freed.changed().await.is_ok(),
+                _ => std::future::pending().await,
+            }
+        };
         tokio::select! {
             changed = self.updates.changed() => if changed.is_err() { self.object_gone() },
             _ = self.faults.changed() => {}
             () = until => {}
+            _ = freed => {}
             Some(note) = self.notes.1.recv(), if !lost => return Wake::Note(note),
         }
         Wake::Look
@@ -175,6 +238,16 @@ impl Pod {
                 tracing::warn!(pod = meta::name(&self.object), error, "cannot listen again");
             }
         }
+        // What probes found before and meanwhile is about the wires; what has exited has.
+        let mut exited = Vec::new();
+        while let Ok(note) = self.notes.1.try_recv() {
+            if matches!(note.what, What::Exited { .. }) {
+                exited.push(note);
+            }
+        }
+        for note in exited {
+            self.note(note).await;
+        }
     }
 
     // === starting and ending ===
@@ -188,18 +261,6 @@ impl Pod {
                 return;
             }
         }
-    }
-
-    /// A pod that is over needs its sidecars and its address no more; its log stays until it is deleted.
-    async fn retire(&mut self) {
-        if !self.state.over(&self.object) {
-            return;
-        }
-        let left: Vec<Which> = self.running.keys().copied().collect();
-        for which in left {
-            self.end(which, 0, String::new()).await;
-        }
-        self.held.release();
     }
 
     fn effect(&self) -> Effect {
@@ -233,17 +294,6 @@ impl Pod {
         self.state != before
     }
 
-    /// Whether a container waits for its time to be started again.
-    fn holds_back(&self, which: Which) -> bool {
-        let container = match which {
-            Which::Init(index) => self.state.init.get(index),
-            Which::Main(index) => self.state.main.get(index),
-        };
-        container.is_some_and(|container| {
-            matches!(container.state, State::Waiting { .. }) && container.last.is_some()
-        })
-    }
-
     fn container(&mut self, which: Which) -> Option<&mut Container> {
         match which {
             Which::Init(index) => self.state.init.get_mut(index),
@@ -253,43 +303,19 @@ impl Pod {
 
     /// Starts a container if it should run and its time has come.
     async fn bring(&mut self, which: Which) {
-        let policy = self.object["spec"]["restartPolicy"].as_str().unwrap_or("Always").to_owned();
         let Some(container) = self.container(which) else { return };
-        let again = match &container.state {
-            State::Running { .. } => return,
-            State::Waiting { .. } => container.last.is_some(),
-            State::Ended(ended) => {
-                let restart = match (which, &*policy) {
-                    _ if container.sidecar => true,
-                    (_, "Never") => false,
-                    (Which::Main(_), "Always") => true,
-                    _ => ended.code != 0,
-                };
-                if !restart {
-                    return;
-                }
-                true
-            }
-        };
-        if again && self.backoff.get(&which).is_some_and(|backoff| backoff.due > Instant::now()) {
+        let first = matches!(container.state, State::Waiting { .. }) && container.last.is_none();
+        let container = container.clone();
+        if first {
+            return self.start(which, false).await;
+        }
+        if !self.starts_again(which, &container) {
+            return;
+        }
+        if self.backoff.get(&which).is_some_and(|backoff| backoff.due > Instant::now()) {
             return self.hold_back(which).await;
         }
-        self.start(which, again).await;
-    }
-
-    /// Shows that a container waits to be started again.
-    async fn hold_back(&mut self, which: Which) {
-        let failures = self.backoff.get(&which).map_or(1, |backoff| backoff.failures);
-        let delay = self.context.config.pace.restart_delay(failures);
-        let who = self.full_name();
-        let Some(container) = self.container(which) else { return };
-        let State::Ended(ended) = &container.state else { return };
-        container.last = Some(ended.clone());
-        let name = container.name.clone();
-        let message = format!("back-off {} restarting failed container={name} pod={who}", go_duration(delay));
-        container.state = State::Waiting { reason: "CrashLoopBackOff", message };
-        let message = format!("Back-off restarting failed container {name} in pod {who}");
-        self.event("Warning", "BackOff", &name, message).await;
+        self.start(which, true).await;
     }
 
     /// As kubelets write a pod: `name_namespace(uid)`.
@@ -310,7 +336,7 @@ impl Pod {
         self.runs += 1;
         let (run, spec) = (self.runs, self.spec(which));
         let id = format!("{}-{}-{run}", meta::uid(&self.object), spec["name"].as_str().unwrap_or(""));
-        self.state.address = Some(self.held.address());
+        self.state.address = Some(self.address());
         let now_s = clock::epoch_s();
         let Some(container) = self.container(which) else { return };
         if let State::Ended(ended) = &container.state {
@@ -319,11 +345,12 @@ impl Pod {
         if again {
             container.restarts = container.restarts.saturating_add(1);
         }
-        let (name, image) = (container.name.clone(), container.image.clone());
+        let (name, image, sidecar) = (container.name.clone(), container.image.clone(), container.sidecar);
         container.id = id;
         container.state = State::Running { since_s: now_s };
-        let finite = self.finite(which);
-        let has = |purpose| Probe::parse(&spec, purpose, self.held.address()).is_some();
+        let finite =
+            matches!(which, Which::Init(_)) && !sidecar || self.object["spec"]["restartPolicy"] != "Always";
+        let has = |purpose| Probe::parse(&spec, purpose, self.address()).is_some();
         let (startup, readiness) = (has(Purpose::Startup), has(Purpose::Readiness));
         let setup = Setup {
             context: &self.context,
@@ -331,7 +358,7 @@ impl Pod {
             pod: &self.object,
             program: program::decide(&spec, finite, &self.context.config.programs),
             spec: &spec,
-            address: self.held.address(),
+            address: self.address(),
             which,
             run,
             notes: self.notes.0.clone(),
@@ -357,13 +384,6 @@ impl Pod {
                 self.end(which, 128, error).await;
             }
         }
-    }
-
-    /// Whether a container is expected to end by itself.
-    fn finite(&self, which: Which) -> bool {
-        let sidecar =
-            matches!(which, Which::Init(index) if self.state.init.get(index).is_some_and(|c| c.sidecar));
-        matches!(which, Which::Init(_)) && !sidecar || self.object["spec"]["restartPolicy"] != "Always"
     }
 
     fn identity(&self) -> Identity {
@@ -440,55 +460,4 @@ impl Pod {
             self.end(which, 143, String::new()).await;
         }
     }
-
-    async fn event(&mut self, kind: &'static str, reason: &'static str, container: &str, message: String) {
-        if self.context.config.events {
-            let (client, about) = (&self.context.client, (reason, container));
-            self.events.record(client, &self.node, &self.object, kind, about, message).await;
-        }
-    }
-
-    // === telling ===
-
-    /// Writes the status if it is not what the API has.
-    async fn report(&mut self) {
-        if self.reported.as_ref() == Some(&self.state) && !self.ready_moved() {
-            return;
-        }
-        let (pod, state) = (self.object.clone(), &self.state);
-        let now_s = clock::epoch_s();
-        let change = |old: &Value| {
-            if meta::uid(old) != meta::uid(&pod) {
-                return Err(Status::new(Reason::NotFound, "another pod of this name"));
-            }
-            let mut new = old.clone();
-            new["status"] = status::status(old, state, now_s);
-            Ok(new)
-        };
-        let place = (meta::namespace(&pod), meta::name(&pod));
-        match self.context.client.update(("", "pods"), place, Part::Status, change).await {
-            Ok(()) => self.reported = Some(self.state.clone()),
-            Err(error) if error.reason == Reason::NotFound => self.reported = Some(self.state.clone()),
-            Err(error) => {
-                tracing::debug!(pod = place.1, error = %error.message, "cannot report a pod");
-            }
-        }
-    }
-
-    /// Whether the Ready condition should change though nothing of ours did: somebody moved a readiness gate, or took
-    /// the node for lost and the pod for not ready meanwhile.
-    fn ready_moved(&self) -> bool {
-        let object = &self.object;
-        let ready = |status: &Value| {
-            let found = status["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")?;
-            Some((found["status"].clone(), found["message"].clone()))
-        };
-        ready(&status::status(object, &self.state, 0)) != ready(&object["status"])
-    }
-}
-
-/// A duration as Go writes it, in whole seconds and minutes.
-fn go_duration(duration: Duration) -> String {
-    let (minutes, seconds) = (duration.as_secs() / 60, duration.as_secs() % 60);
-    if minutes > 0 { format!("{minutes}m{seconds}s") } else { format!("{seconds}s") }
 }

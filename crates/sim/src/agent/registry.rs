@@ -15,14 +15,22 @@ use super::logs::{self, Log};
 use crate::echo::Load;
 use crate::gate::Gate;
 
-/// All pods of a member that run.
+/// All pods of a member that run, and those that are over but still there.
 pub(crate) struct Registry {
     gate: Gate,
     pods: Mutex<Pods>,
 }
 
-/// Containers by name, by namespace and name of their pod.
-type Pods = HashMap<(String, String), BTreeMap<String, Runs>>;
+/// By namespace and name.
+type Pods = HashMap<(String, String), Pod>;
+
+/// A pod's containers, by name.
+#[derive(Default)]
+struct Pod {
+    /// Which pod of this name.
+    uid: String,
+    containers: BTreeMap<String, Runs>,
+}
 
 /// The runs of a container whose logs are kept.
 #[derive(Default)]
@@ -36,8 +44,8 @@ fn key(pod: &Value) -> (String, String) {
 }
 
 /// What the containers of a pod do together.
-fn total(containers: &BTreeMap<String, Runs>) -> Usage {
-    let loads = containers.values().filter_map(|runs| Some(&runs.current.as_ref()?.1));
+fn total(pod: &Pod) -> Usage {
+    let loads = pod.containers.values().filter_map(|runs| Some(&runs.current.as_ref()?.1));
     loads.fold(Usage::default(), |sum, load| Usage {
         requests: sum.requests.saturating_add(load.requests()),
         in_flight: sum.in_flight.saturating_add(load.in_flight()),
@@ -53,15 +61,27 @@ impl Registry {
     /// A container of a pod has started.
     pub(super) fn began(&self, pod: &Value, container: &str, log: Arc<Log>, load: Arc<Load>) {
         let mut pods = self.pods.lock();
-        let runs = pods.entry(key(pod)).or_default().entry(container.to_owned()).or_default();
+        let known = pods.entry(key(pod)).or_default();
+        if known.uid != meta::uid(pod) {
+            *known = Pod { uid: meta::uid(pod).to_owned(), containers: BTreeMap::new() };
+        }
+        let runs = known.containers.entry(container.to_owned()).or_default();
         if let Some((log, _)) = runs.current.replace((log, load)) {
             runs.previous = Some(log);
         }
     }
 
-    /// A pod is gone.
+    /// A pod is gone; another of its name stays.
     pub(super) fn forget(&self, pod: &Value) {
-        self.pods.lock().remove(&key(pod));
+        let (mut pods, key) = (self.pods.lock(), key(pod));
+        if pods.get(&key).is_some_and(|known| known.uid == meta::uid(pod)) {
+            pods.remove(&key);
+        }
+    }
+
+    /// The pod of this name is gone.
+    pub(super) fn forget_named(&self, namespace: &str, pod: &str) {
+        self.pods.lock().remove(&(namespace.to_owned(), pod.to_owned()));
     }
 
     /// How busy a pod is.
@@ -71,7 +91,7 @@ impl Registry {
 
     /// How busy every pod is, by namespace and name.
     pub(super) fn usages(&self) -> BTreeMap<(String, String), Usage> {
-        self.pods.lock().iter().map(|(pod, containers)| (pod.clone(), total(containers))).collect()
+        self.pods.lock().iter().map(|(name, pod)| (name.clone(), total(pod))).collect()
     }
 
     /// The log of a container: of its current run, or of the one before.
@@ -83,7 +103,7 @@ impl Registry {
         previous: bool,
     ) -> Option<Arc<Log>> {
         let pods = self.pods.lock();
-        let runs = pods.get(&(namespace.to_owned(), pod.to_owned()))?.get(container)?;
+        let runs = pods.get(&(namespace.to_owned(), pod.to_owned()))?.containers.get(container)?;
         if previous { runs.previous.clone() } else { Some(runs.current.as_ref()?.0.clone()) }
     }
 }

@@ -165,29 +165,42 @@ impl PodState {
         self.init.iter().position(|container| !container.initialized())
     }
 
-    /// Whether the pod is over and stays so.
+    /// Whether the pod is over and stays so; sidecars may have to end yet.
     pub(super) fn over(&self, pod: &Value) -> bool {
-        matches!(phase(pod, self), "Succeeded" | "Failed")
+        terminal(phase_beside(pod, self, false)).is_some()
     }
 }
 
-/// `status.phase`.
+/// Whether the API says that a pod is over.
+pub(super) fn is_over(pod: &Value) -> bool {
+    pod["status"]["phase"].as_str().is_some_and(|phase| terminal(phase).is_some())
+}
+
+/// `status.phase`: as long as a sidecar runs, a pod is not over.
 pub(super) fn phase(pod: &Value, state: &PodState) -> &'static str {
+    phase_beside(pod, state, state.init.iter().any(|c| c.sidecar && c.running()))
+}
+
+/// The phase when sidecars run beside the others, or not.
+fn phase_beside(pod: &Value, state: &PodState, sidecars: bool) -> &'static str {
     let policy = pod["spec"]["restartPolicy"].as_str().unwrap_or("Always");
     let failed = |c: &Container| c.ended().is_some_and(|ended| ended.code != 0);
     if policy == "Never" && state.init.iter().any(|c| !c.sidecar && failed(c)) {
         return "Failed";
     }
+    // What has not begun when a pod is ended never will.
+    let idle = !state.init.iter().chain(&state.main).any(Container::running);
+    let pending = if state.ending && idle { "Failed" } else { "Pending" };
     // Once a container has run, the pod is initialized, whatever becomes of sidecars.
     let begun = state.main.iter().any(|c| !c.id.is_empty());
     if state.next_init().is_some() && !begun {
-        return "Pending";
+        return pending;
     }
     let waiting = |c: &Container| matches!(c.state, State::Waiting { .. }) && c.last.is_none();
     if state.main.iter().any(waiting) {
-        return "Pending";
+        return pending;
     }
-    if state.main.iter().any(Container::running) {
+    if sidecars || state.main.iter().any(Container::running) {
         return "Running";
     }
     let all_succeeded = state.main.iter().all(|c| c.ended().is_some_and(|ended| ended.code == 0));
@@ -397,6 +410,20 @@ mod tests {
         check("OnFailure", &[], &["done", "up"], false, "Running");
         check("Never", &[], &["done", "bad"], false, "Failed");
         check("Never", &[], &["done", "done"], false, "Succeeded");
+        check("Always", &[], &["new"], true, "Failed");
+        check("Always", &["new"], &["new"], true, "Failed");
+        check("Always", &["up"], &["new"], true, "Pending");
+    }
+
+    /// A Job's pod with a sidecar is over when what it is for is done, and says so when the sidecar has ended.
+    #[test]
+    fn a_sidecar_is_waited_for() {
+        let pod = json!({"spec": {"restartPolicy": "Never"}});
+        let mut state = pod_state(&["ready"], &["done"]);
+        state.init[0].sidecar = true;
+        assert_eq!((phase(&pod, &state), state.over(&pod)), ("Running", true));
+        state.init[0].state = State::Ended(Ended { code: 143, ..Ended::default() });
+        assert_eq!((phase(&pod, &state), state.over(&pod)), ("Succeeded", true));
     }
 
     #[test]

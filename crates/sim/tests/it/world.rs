@@ -1,12 +1,14 @@
 //! A whole world: controllers and node agents together, broken and mended.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use landfall_apiserver::housekeeping::client::Place;
 use landfall_apiserver::local::Local;
 use landfall_apiserver::write::delete::DeleteOptions;
+use landfall_sim::controllers::read::condition_true;
 use landfall_sim::world::config::WorldConfig;
-use landfall_sim::world::fault::Fault;
+use landfall_sim::world::fault::{Fault, Pods};
 use landfall_sim::world::{Start, World};
 use serde_json::{Value, json};
 
@@ -129,5 +131,63 @@ async fn pods_of_a_node_that_returns_are_ready_again() {
     eventually("one is not ready", async || (ready(&api).await == Some(1)).then_some(())).await;
     world.break_or_mend(&Fault::Heal { clusters: Vec::new() }).await.unwrap();
     eventually("both are ready again", async || (ready(&api).await == Some(2)).then_some(())).await;
+    world.stop().await;
+}
+
+fn deployment(replicas: u32) -> Value {
+    let probe = json!({"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 1});
+    let container = json!({"name": "c", "image": "echo", "ports": [{"containerPort": 8080}],
+        "livenessProbe": probe, "readinessProbe": probe});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}},
+    })
+}
+
+/// Waits for so many ready pods; gives all there are.
+async fn ready(api: &Local, count: usize) -> Vec<Value> {
+    eventually(&format!("{count} ready pods"), async || {
+        let pods = api.list("", "pods", "default");
+        (pods.iter().filter(|pod| condition_true(pod, "Ready")).count() == count).then_some(pods)
+    })
+    .await
+}
+
+/// Probes once went on while the wires of a node were cut, and restarted its pods when it was back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_of_a_node_that_returns_are_the_same_and_were_not_restarted() {
+    let (world, api) = world().await;
+    create(&api, "apps", "deployments", deployment(4)).await;
+    let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap().to_owned();
+    let before: BTreeSet<String> = ready(&api, 4).await.iter().map(uid).collect();
+    let fault = Fault::NodeDown { cluster: "lab".into(), node: "lab-1".into() };
+    world.break_or_mend(&fault).await.unwrap();
+    ready(&api, 2).await;
+    world.break_or_mend(&Fault::Heal { clusters: Vec::new() }).await.unwrap();
+    let after = ready(&api, 4).await;
+    assert_eq!(after.iter().map(uid).collect::<BTreeSet<_>>(), before);
+    for pod in after {
+        assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{}", pod["status"]);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashing_pods_heal() {
+    let (world, api) = world().await;
+    create(&api, "apps", "deployments", deployment(3)).await;
+    ready(&api, 3).await;
+    let crash = Fault::Crash { clusters: vec!["lab".into()], pods: Pods::default() };
+    world.break_or_mend(&crash).await.unwrap();
+    eventually("all crash", async || {
+        let pods = api.list("", "pods", "default");
+        let reason =
+            |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
+        pods.iter().all(|pod| reason(pod) == "CrashLoopBackOff").then_some(())
+    })
+    .await;
+    world.break_or_mend(&Fault::Heal { clusters: Vec::new() }).await.unwrap();
+    ready(&api, 3).await;
     world.stop().await;
 }

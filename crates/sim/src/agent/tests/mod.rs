@@ -1,7 +1,9 @@
 //! Agents on a real API server: what kubectl and clients see of pods.
 #![expect(clippy::disallowed_methods, reason = "clients of a test run beside it and are waited for")]
 
+mod ends;
 mod logs;
+mod lost;
 
 use std::time::Duration;
 
