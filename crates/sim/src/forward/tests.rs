@@ -239,8 +239,12 @@ async fn idle_doors_take_no_room_and_a_full_house_refuses() {
     let mut hello = [0; 5];
     first.read_exact(&mut hello).await.unwrap();
     assert_eq!(&hello, b"hello");
-    let mut second = TcpStream::connect(doors[0]).await.unwrap();
-    assert!(second.read_u8().await.is_err(), "there is room for one");
+    // The reset may come before the connection is made, as seen from here.
+    let refused = match TcpStream::connect(doors[0]).await {
+        Ok(mut second) => second.read_u8().await.is_err(),
+        Err(_) => true,
+    };
+    assert!(refused, "there is room for one");
     drop((first, far));
     tasks.join().await;
 }
