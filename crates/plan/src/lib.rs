@@ -10,10 +10,11 @@
 //!                     └─► propagation   Apply, Adopt, Delete, Owe, Wait … with a reason
 //!
 //!   probes ─► membership   Ready, Offline
+//!   shards' status ─► status   the federated object's own: honest sums
 //! ```
 //!
 //! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`], [`autoscale`], [`overrides`], [`rollout`],
-//! [`propagation`].
+//! [`propagation`], [`status`].
 //!
 //! Every decision carries a [`Reason`] that `kubectl describe` can print. Times are milliseconds since the Unix
 //! epoch and end in `_ms`; where waiting is part of the decision, it says when to look again.
@@ -31,6 +32,7 @@ pub mod propagation;
 pub mod reason;
 pub mod replicas;
 pub mod rollout;
+pub mod status;
 
 pub use reason::Reason;
 
