@@ -1,7 +1,7 @@
 //! Where simulated members live: each owns a block of 4,096 loopback addresses.
 //!
 //! ```text
-//!   127.x.y.0/20   +0x000  the API server (+1) and clients that stand in the member (+2 …)
+//!   127.x.y.0/20   +0x000  the API server (+1), the same for the hub (+2), clients that stand in the member (+3 …)
 //!                  +0x100  nodes, 256
 //!                  +0x200  load balancers, 512
 //!                  +0x400  clusterIPs, 1,024
@@ -153,9 +153,14 @@ impl Block {
         Ipv4Addr::from(self.range().first + 1)
     }
 
+    /// Where the hub reaches its API server.
+    pub fn backbone(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.range().first + 2)
+    }
+
     /// Addresses for clients that stand in the member and bind their source address, and for its edges.
     pub const fn clients(self) -> Range {
-        self.part(2, 0x100 - 2)
+        self.part(3, 0x100 - 3)
     }
 
     /// Addresses of nodes.
@@ -257,7 +262,8 @@ mod tests {
         let check = |got: String, want: &str| assert_eq!(got, want);
         check(block.to_string(), "127.1.16.0/20");
         check(block.api().to_string(), "127.1.16.1");
-        check(block.clients().get(0).unwrap().to_string(), "127.1.16.2");
+        check(block.backbone().to_string(), "127.1.16.2");
+        check(block.clients().get(0).unwrap().to_string(), "127.1.16.3");
         check(block.nodes().to_string(), "127.1.17.0/24");
         check(block.load_balancers().to_string(), "127.1.18.0/23");
         check(block.services().to_string(), "127.1.20.0/22");
@@ -277,7 +283,9 @@ mod tests {
             let all: Vec<_> = parts.into_iter().chain(pods).flat_map(Range::iter).collect();
             let distinct: BTreeSet<_> = all.iter().collect();
             assert_eq!(distinct.len(), all.len(), "{nodes} nodes");
-            assert!(all.iter().all(|a| block.range().contains(*a) && *a != block.api()));
+            assert!(
+                all.iter().all(|a| block.range().contains(*a) && *a != block.api() && *a != block.backbone())
+            );
         }
     }
 

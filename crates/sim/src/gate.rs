@@ -6,7 +6,7 @@
 //! | fault | what others see |
 //! |---|---|
 //! | dead | connections refused; open ones reset; nodes fall silent |
-//! | cut from a block | connections from there, new and old, stand still until it is healed, as lost packets do |
+//! | cut from another cluster, or from the hub | connections from there, new and old, stand still until it is healed, as lost packets do |
 //! | API down | the API server's door is closed (its owner asks [`Faults::api_down`]); nodes cannot report |
 //! | node lost | its pods' listeners vanish, no heartbeat, nothing of it is reported |
 //! | pods crashing, slow, overloaded | containers exit; every request waits; 503, or a queue, beyond a number of requests at once |
@@ -38,8 +38,8 @@ pub struct Faults {
     pub dead: bool,
     /// The API server does not answer.
     pub api_down: bool,
-    /// Blocks of members that packets neither come from nor go to.
-    pub cut: BTreeSet<Block>,
+    /// Who packets neither come from nor go to. Whoever stands outside is never cut off.
+    pub cut: BTreeSet<Origin>,
     /// Names of nodes that are gone.
     pub nodes_lost: BTreeSet<String>,
     /// Load balancer addresses that are gone.
@@ -81,6 +81,17 @@ pub enum Effect {
     },
     /// Exec probes, which have nothing to run here, fail.
     Unhealthy,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// The addresses of a member.
+    Member(Block),
+    /// The hub. It has no addresses of its own: whoever else comes to a member's backbone address is the hub.
+    Hub,
+    /// Somewhere else: users, who stand outside of the federation.
+    Outside,
 }
 
 /// What becomes of a connection.
@@ -135,6 +146,20 @@ impl Gate {
     }
 }
 
+// === impl Origin ===
+
+impl Origin {
+    /// Where a client with this address stands when it comes to an address of pods or Services.
+    pub fn of(peer: IpAddr) -> Self {
+        Block::of(peer).map_or(Self::Outside, Self::Member)
+    }
+
+    /// Where a client with this address stands when it comes to a member's backbone address.
+    pub fn on_backbone(peer: IpAddr) -> Self {
+        Block::of(peer).map_or(Self::Hub, Self::Member)
+    }
+}
+
 // === impl Faults ===
 
 impl Faults {
@@ -153,13 +178,13 @@ impl Faults {
         self.dead || self.addresses_lost.contains(&address)
     }
 
-    /// What becomes of a connection from `peer`.
-    pub fn passage(&self, peer: IpAddr) -> Passage {
-        if self.dead {
-            return Passage::Reset;
+    /// What becomes of a connection from there.
+    pub fn passage(&self, from: Origin) -> Passage {
+        match (self.dead, self.cut.contains(&from)) {
+            (true, _) => Passage::Reset,
+            (false, true) => Passage::Blackhole,
+            (false, false) => Passage::Open,
         }
-        let cut = !self.cut.is_empty() && Block::of(peer).is_some_and(|block| self.cut.contains(&block));
-        if cut { Passage::Blackhole } else { Passage::Open }
     }
 
     /// What a pod suffers from.
@@ -182,15 +207,21 @@ mod tests {
     fn passages() {
         let near = Block::all().next().unwrap();
         let far = Block::all().nth(1).unwrap();
-        let check = |faults: &Faults, peer: IpAddr, want: Passage| assert_eq!(faults.passage(peer), want);
+        let user: IpAddr = "127.0.0.1".parse().unwrap();
+        let check = |faults: &Faults, from: Origin, want: Passage| assert_eq!(faults.passage(from), want);
         let mut faults = Faults::default();
-        check(&faults, near.api().into(), Passage::Open);
-        faults.cut.insert(near);
-        check(&faults, near.api().into(), Passage::Blackhole);
-        check(&faults, far.api().into(), Passage::Open);
-        check(&faults, "127.0.0.1".parse().unwrap(), Passage::Open);
+        check(&faults, Origin::of(near.api().into()), Passage::Open);
+        faults.cut.insert(Origin::Member(near));
+        check(&faults, Origin::of(near.api().into()), Passage::Blackhole);
+        check(&faults, Origin::on_backbone(near.api().into()), Passage::Blackhole);
+        check(&faults, Origin::of(far.api().into()), Passage::Open);
+        check(&faults, Origin::on_backbone(user), Passage::Open);
+        faults.cut.insert(Origin::Hub);
+        check(&faults, Origin::on_backbone(user), Passage::Blackhole);
+        check(&faults, Origin::of(user), Passage::Open);
         faults.dead = true;
-        check(&faults, near.api().into(), Passage::Reset);
+        check(&faults, Origin::of(near.api().into()), Passage::Reset);
+        check(&faults, Origin::of(user), Passage::Reset);
         assert!(faults.api_down() && faults.node_lost("any"));
     }
 

@@ -347,7 +347,7 @@ fn open_store(data: Option<&Path>) -> Result<Arc<dyn Store>, OpenError> {
 
 fn keys(config: &MemberConfig, address: SocketAddr) -> Result<(pki::Pki, Credentials), pki::Error> {
     let (now_s, server) = (clock::epoch_s(), format!("https://{address}"));
-    let names = vec![address.ip().to_string(), config.name.clone()];
+    let names = vec![address.ip().to_string(), config.block.backbone().to_string(), config.name.clone()];
     let pki = match &config.data {
         Some(data) => {
             let config = pki::Config {

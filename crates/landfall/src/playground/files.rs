@@ -56,6 +56,7 @@ pub(super) fn write_addresses(home: &Home, hub_url: &str, world: &World) -> Resu
         json!({
             "name": site.member.name(),
             "url": site.member.credentials().server,
+            "backbone": site.backbone_url(),
             "region": site.config.region,
             "latitude": site.config.latitude,
             "longitude": site.config.longitude,

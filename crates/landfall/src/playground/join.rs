@@ -45,7 +45,7 @@ fn secret(site: &Site) -> Value {
 fn cluster(site: &Site) -> Value {
     let (name, credentials) = (site.member.name(), site.member.credentials());
     let mut spec = json!({
-        "endpoints": [{"server": credentials.server}],
+        "endpoints": [{"server": site.backbone_url()}],
         "caBundle": base64(&credentials.ca_pem),
         "credentials": {"namespace": NAMESPACE, "name": secret_name(name)},
         "region": site.config.region,

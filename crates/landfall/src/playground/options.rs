@@ -59,7 +59,9 @@ pub(crate) enum PlaygroundCommand {
 const FAULT_EXAMPLES: &str = "\
 Examples:
   landfall playground fault kill us-east
-  landfall playground fault cut us-east eu-west
+  landfall playground fault cut us-east            # from everybody, the hub too
+  landfall playground fault cut us-east eu-west    # these two from each other
+  landfall playground fault cut us-east hub        # its API from the hub
   landfall playground fault api-down asia-east
   landfall playground fault slow eu-west --delay-ms 500 -l app=web
   landfall playground fault node-down us-east us-east-1
@@ -99,8 +101,14 @@ pub(crate) struct Which {
 pub(crate) enum What {
     /// Whole clusters are gone: API, nodes, pods and addresses.
     Kill(Clusters),
-    /// The first cluster and the others (all, when only one is named) lose sight of each other.
-    Cut(Clusters),
+    /// The first cluster and the others lose sight of each other. Named alone, it is cut off from all of them and from
+    /// the hub. `hub` names the hub: `cut us-east hub` is between those two. Users still reach every API.
+    #[command(verbatim_doc_comment)]
+    Cut {
+        /// Which clusters; `hub` for the hub.
+        #[arg(required = true, value_name = "CLUSTER")]
+        clusters: Vec<String>,
+    },
     /// API servers do not answer; pods go on.
     ApiDown(Clusters),
     /// A node is gone, and its pods with it.
@@ -141,7 +149,7 @@ pub(crate) enum What {
     },
     /// Everything is well again; everywhere, when no cluster is named.
     Heal {
-        /// Which clusters.
+        /// Which clusters; `hub` for what the hub is cut off from.
         #[arg(value_name = "CLUSTER")]
         clusters: Vec<String>,
     },
@@ -153,7 +161,7 @@ impl From<&What> for Fault {
             |which: &Which| Pods { namespace: which.namespace.clone(), selector: which.selector.clone() };
         match what {
             What::Kill(named) => Self::Kill { clusters: named.clusters.clone() },
-            What::Cut(named) => Self::Cut { clusters: named.clusters.clone() },
+            What::Cut { clusters } => Self::Cut { clusters: clusters.clone() },
             What::ApiDown(named) => Self::ApiDown { clusters: named.clusters.clone() },
             What::LbDown(named) => Self::LbDown { clusters: named.clusters.clone() },
             What::NodeDown { cluster, node } => {

@@ -94,6 +94,40 @@ fn a_newcomer_sees_it_work_breaks_it_and_goes_on_later() {
     eventually("an answer after a restart", || request(&address));
 }
 
+/// A cut member once still answered the hub, which therefore could never see one.
+#[test]
+fn a_cut_member_is_silent_to_the_hub_and_answers_its_users() {
+    if no_kubectl("the playground's cuts") {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let playground = Playground::start(base.path(), &["--clusters", "2"]);
+    let member = playground.addresses()["members"][0].clone();
+    let (outside, backbone) = (member["url"].as_str().unwrap(), member["backbone"].as_str().unwrap());
+    let path = "jsonpath={.spec.endpoints[*].server}";
+    assert_eq!(playground.kubectl_ok(&format!("get cluster us-east -o {path}")), backbone);
+    let nodes = |server: &str| {
+        playground.kubectl(&format!(
+            "--context us-east --server {server} get --raw /api/v1/nodes --request-timeout 3s"
+        ))
+    };
+    assert!(nodes(backbone).status.success() && nodes(outside).status.success());
+    let said = playground.fault(&["cut", "us-east"]);
+    assert_eq!(said, "us-east: cut off from all others and from the hub\n");
+    let began = Instant::now();
+    let silence = nodes(backbone);
+    assert!(!silence.status.success() && began.elapsed() >= Duration::from_secs(3));
+    assert!(!text(&silence.stderr).contains("refused"), "{}", text(&silence.stderr));
+    assert!(nodes(outside).status.success(), "users stand outside");
+    assert_eq!(playground.fault(&["heal", "us-east"]), "us-east: healed\n");
+    assert!(nodes(backbone).status.success());
+    assert_eq!(playground.fault(&["api-down", "us-east"]), "us-east: the API is down; pods go on\n");
+    for server in [backbone, outside] {
+        let refused = text(&nodes(server).stderr);
+        assert!(refused.contains("refused"), "{server}: {refused}");
+    }
+}
+
 #[test]
 fn several_at_once_and_nothing_left_behind() {
     let base = tempfile::tempdir().unwrap();

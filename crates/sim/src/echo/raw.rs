@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::Echo;
 use super::serve::accept;
-use crate::gate::{Gated, Passage};
+use crate::gate::{Gated, Origin, Passage};
 
 /// How long a client may be silent.
 const IDLE_MAX: Duration = Duration::from_secs(600);
@@ -33,7 +33,7 @@ pub async fn run_tcp(echo: Arc<Echo>, listener: TcpListener, connections: Tasks)
 
 async fn connection(echo: Arc<Echo>, stream: TcpStream, peer: SocketAddr) {
     let Some(_slot) = echo.load.enter().await else { return };
-    let mut stream = Gated::new(stream, peer.ip(), &echo.gate);
+    let mut stream = Gated::new(stream, Origin::of(peer.ip()), &echo.gate);
     let (mut buffer, mut total) = (vec![0; BUFFER_BYTES], 0_u64);
     while let Ok(Ok(length @ 1..)) = tokio::time::timeout(IDLE_MAX, stream.read(&mut buffer)).await {
         tokio::time::sleep(echo.load.delay()).await;
@@ -59,7 +59,7 @@ pub async fn run_udp(echo: Arc<Echo>, socket: UdpSocket, connections: Tasks) {
             };
             // Errors are those of earlier answers that found nobody.
             let Ok((length, peer)) = received else { continue };
-            let open = echo.gate.now().passage(peer.ip()) == Passage::Open;
+            let open = echo.gate.now().passage(Origin::of(peer.ip())) == Passage::Open;
             let Some(slot) = echo.load.try_enter().filter(|_| open) else { continue };
             let (datagram, delay) = (buffer.get(..length).unwrap_or_default(), echo.load.delay());
             if delay.is_zero() {

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::choose::Chooser;
-use crate::gate::{Gate, Gated};
+use crate::gate::{Gate, Gated, Origin};
 use crate::listen;
 
 /// How long connecting to an endpoint may take.
@@ -86,7 +86,7 @@ async fn connection(
         return;
     };
     let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
-    let mut client = Gated::new(client, peer.ip(), gate);
+    let mut client = Gated::new(client, Origin::of(peer.ip()), gate);
     let lost = tokio::select! {
         moved = tokio::io::copy_bidirectional(&mut client, &mut upstream) => moved.is_err(),
         () = dead => true,

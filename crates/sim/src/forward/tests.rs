@@ -15,7 +15,7 @@ use super::choose::Chooser;
 use super::plan::Target;
 use super::tcp::{self, Shared};
 use crate::address::Block;
-use crate::gate::Gate;
+use crate::gate::{Gate, Origin};
 use crate::listen;
 use crate::testing::{World, ask, connect_from, get, get_on};
 
@@ -200,7 +200,7 @@ async fn a_cut_stops_bytes_and_healing_lets_them_go_on() {
     let far = Block::all().last().unwrap();
     let client = far.clients().get(0).unwrap().into();
     let mut before = connect_from(client, to).await.unwrap();
-    world.gate.change(|faults| assert!(faults.cut.insert(far)));
+    world.gate.change(|faults| assert!(faults.cut.insert(Origin::Member(far))));
     before.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let after = connect_from(client, to).await.unwrap();
     let after = tokio::spawn(get_on(after, "/"));

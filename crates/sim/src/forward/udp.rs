@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::choose::Chooser;
 use super::tcp::Shared;
-use crate::gate::Passage;
+use crate::gate::{Origin, Passage};
 use crate::listen;
 
 /// Flows of one door; datagrams of more clients are dropped.
@@ -47,7 +47,7 @@ async fn receive(shared: &Shared, socket: Arc<UdpSocket>, chooser: &Chooser, lif
     loop {
         // Errors are those of earlier answers that found nobody.
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else { continue };
-        if shared.gate.now().passage(client.ip()) != Passage::Open {
+        if shared.gate.now().passage(Origin::of(client.ip())) != Passage::Open {
             continue;
         }
         let datagram = buffer.get(..length).unwrap_or_default().to_vec();

@@ -1,7 +1,6 @@
 //! A connection whose bytes stand still while its peer is cut off, and that is reset when the member dies.
 
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,12 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::{Faults, Gate, Passage};
+use super::{Faults, Gate, Origin, Passage};
 
 /// A connection behind a [`Gate`]. Its reader and its writer must be polled by one task.
 pub struct Gated {
     inner: TcpStream,
-    peer: IpAddr,
+    from: Origin,
     faults: watch::Receiver<Arc<Faults>>,
     passage: Passage,
     /// Waits for the next change of the faults, so that a connection on which nothing moves notices it too.
@@ -24,11 +23,11 @@ pub struct Gated {
 }
 
 impl Gated {
-    /// A connection with a peer at this address.
-    pub fn new(inner: TcpStream, peer: IpAddr, gate: &Gate) -> Self {
+    /// A connection that comes from there.
+    pub fn new(inner: TcpStream, from: Origin, gate: &Gate) -> Self {
         let mut faults = gate.subscribe();
-        let passage = faults.borrow_and_update().passage(peer);
-        Self { inner, peer, faults, passage, change: None }
+        let passage = faults.borrow_and_update().passage(from);
+        Self { inner, from, faults, passage, change: None }
     }
 
     /// The other end will see a reset when this is dropped.
@@ -41,7 +40,7 @@ impl Gated {
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.faults.has_changed() {
-                Ok(true) => self.passage = self.faults.borrow_and_update().passage(self.peer),
+                Ok(true) => self.passage = self.faults.borrow_and_update().passage(self.from),
                 Ok(false) => {}
                 // The gate is gone, and the member with it.
                 Err(_) => self.passage = Passage::Reset,

@@ -16,6 +16,9 @@ pub const CLUSTERS_MAX: usize = 1000;
 /// The most nodes of a cluster.
 pub const NODES_MAX: usize = crate::address::NODES_MAX as usize;
 
+/// The name of the hub where clusters are named; no cluster has it.
+pub const HUB: &str = "hub";
+
 /// The longest name of a cluster: its nodes add `-256`, and their names are labels.
 const NAME_LENGTH_MAX: usize = 59;
 
@@ -185,7 +188,7 @@ impl ClusterConfig {
         if let Some(why) = names::dns1123_label(&self.name).first() {
             return Err(format!("name: {:?}: {why}", self.name));
         }
-        if ["federation", "hub"].contains(&self.name.as_str()) {
+        if ["federation", HUB].contains(&self.name.as_str()) {
             return Err(format!("name: {:?} is the federation's own", self.name));
         }
         if self.name.len() > NAME_LENGTH_MAX {

@@ -19,7 +19,8 @@ pub enum Fault {
         /// Which.
         clusters: Vec<String>,
     },
-    /// The first cluster and each of the others do not hear of each other; with one name, all others.
+    /// The first and each of the others do not hear of each other; with one name, all others and the hub. One of them
+    /// may be the hub: `hub`.
     Cut {
         /// Which.
         clusters: Vec<String>,
@@ -110,9 +111,9 @@ pub enum BadFault {
     /// No cluster at all.
     #[error("name at least one cluster: {0}")]
     Nothing(String),
-    /// The only cluster there is cannot be cut from others.
-    #[error("there is no other cluster to cut {0:?} from")]
-    Alone(String),
+    /// What cannot be cut in two.
+    #[error("{0:?} cannot be cut from itself: name another cluster, or the hub")]
+    Itself(String),
     /// A selector that cannot be read.
     #[error("cannot read the selector {0:?}: write it as kubectl does, such as app=web")]
     Selector(String),

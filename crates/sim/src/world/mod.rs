@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   WorldConfig ──► World ──► Site (one cluster): Member (API, controllers) + Agent (nodes) + Forwarder (Services)
-//!                     ▲                                └────────── Gate (its faults) ──────────┘
+//!                     ▲                                │  + Backbone (the hub's way to the API)    │
+//!                     │                                └────────── Gate (its faults) ──────────┘
 //!   Fault ────────────┘
 //! ```
 //!
 //! Reading order: [`config`], [`places`], [`World::start`], [`fault`].
 
+mod backbone;
+mod breaking;
 pub mod config;
 pub mod fault;
 mod load;
@@ -24,11 +27,12 @@ use tokio::sync::Mutex;
 use crate::address::{Block, Claim, ClaimError};
 use crate::agent::{self, Agent, Pace, Programs};
 use crate::forward::{self, Forwarder};
-use crate::gate::{Faults, Gate};
+use crate::gate::Gate;
 use crate::member::config::{MemberConfig, NodeSpec, Timings};
 use crate::member::{Member, MemberError};
+use backbone::Backbone;
 use config::{ClusterConfig, WorldConfig};
-use fault::{BadFault, Fault};
+use fault::BadFault;
 
 /// The port of simulated API servers, each at an address of its own.
 const API_PORT: u16 = 6443;
@@ -82,6 +86,7 @@ pub struct Site {
     gate: Gate,
     agent: Arc<Agent>,
     forwarder: Forwarder,
+    backbone: Backbone,
     claim: Claim,
     tasks: Tasks,
 }
@@ -155,124 +160,9 @@ impl World {
         &self.sites
     }
 
-    /// Breaks or mends something; says what was done. A fault that cannot be changes nothing.
-    pub async fn break_or_mend(&self, fault: &Fault) -> Result<String, BadFault> {
-        let _one_at_a_time = self.breaking.lock().await;
-        let sites = self.named(fault)?;
-        let pods = fault.pods()?;
-        match fault {
-            Fault::Kill { .. } => each(&sites, |faults, _| faults.dead = true),
-            Fault::ApiDown { .. } => each(&sites, |faults, _| faults.api_down = true),
-            Fault::LbDown { .. } => each(&sites, |faults, site| {
-                faults.addresses_lost = site.claim.block().load_balancers().iter().collect();
-            }),
-            Fault::NodeDown { cluster, node } => {
-                self.node(cluster, node)?;
-                each(&sites, |faults, _| {
-                    faults.nodes_lost.insert(node.clone());
-                });
-            }
-            Fault::Cut { clusters } => self.cut(&sites, clusters)?,
-            Fault::Slow { .. } | Fault::Overload { .. } | Fault::Crash { .. } => {
-                each(&sites, |faults, _| faults.pods.splice(0..0, pods.clone()).for_each(drop));
-            }
-            Fault::Heal { .. } => self.heal(&sites),
-        }
-        let followed = join_all(self.sites.iter().map(Site::follow_gate)).await;
-        followed.into_iter().collect::<Result<(), BadFault>>()?;
-        Ok(said(fault, &sites))
-    }
-
     /// Stops every cluster.
     pub async fn stop(&self) {
         join_all(self.sites.iter().map(Site::stop)).await;
-    }
-
-    fn find(&self, name: &str) -> Result<&Site, BadFault> {
-        let known = || self.sites.iter().map(|s| s.config.name.as_str()).collect::<Vec<_>>().join(", ");
-        let found = self.sites.iter().find(|site| site.config.name == name);
-        found.ok_or_else(|| BadFault::Cluster { name: name.into(), known: known() })
-    }
-
-    /// The clusters that a fault names; all of them for a heal without names.
-    fn named(&self, fault: &Fault) -> Result<Vec<&Site>, BadFault> {
-        let names = fault.clusters();
-        if !names.is_empty() {
-            return names.iter().map(|name| self.find(name)).collect();
-        }
-        if matches!(fault, Fault::Heal { .. }) {
-            return Ok(self.sites.iter().collect());
-        }
-        Err(BadFault::Nothing(
-            self.sites.iter().map(|s| s.config.name.as_str()).collect::<Vec<_>>().join(", "),
-        ))
-    }
-
-    fn node(&self, cluster: &str, node: &str) -> Result<(), BadFault> {
-        let names: Vec<&str> = self.find(cluster)?.member.nodes().iter().map(|n| n.name.as_str()).collect();
-        if names.contains(&node) {
-            return Ok(());
-        }
-        Err(BadFault::Node { cluster: cluster.into(), name: node.into(), known: names.join(", ") })
-    }
-
-    /// The first and each of the others; all others when it is named alone.
-    fn cut(&self, named: &[&Site], names: &[String]) -> Result<(), BadFault> {
-        let Some((first, others)) = named.split_first() else { return Ok(()) };
-        let others: Vec<&Site> = match others {
-            [] => self.sites.iter().filter(|site| site.config.name != names[0]).collect(),
-            some => some.to_vec(),
-        };
-        if others.is_empty() {
-            return Err(BadFault::Alone(first.config.name.clone()));
-        }
-        for other in others {
-            first.gate.change(|faults| {
-                faults.cut.insert(other.claim.block());
-            });
-            other.gate.change(|faults| {
-                faults.cut.insert(first.claim.block());
-            });
-        }
-        Ok(())
-    }
-
-    fn heal(&self, sites: &[&Site]) {
-        for site in sites {
-            site.gate.heal();
-            // A cut has two sides.
-            for other in &self.sites {
-                other.gate.change(|faults| {
-                    faults.cut.remove(&site.claim.block());
-                });
-            }
-        }
-    }
-}
-
-fn each(sites: &[&Site], change: impl Fn(&mut Faults, &Site)) {
-    for site in sites {
-        site.gate.change(|faults| change(faults, site));
-    }
-}
-
-/// What was done, for people.
-fn said(fault: &Fault, sites: &[&Site]) -> String {
-    let names: Vec<&str> = sites.iter().map(|site| site.config.name.as_str()).collect();
-    let names = names.join(", ");
-    match fault {
-        Fault::Kill { .. } => format!("{names}: dead"),
-        Fault::Cut { clusters } if clusters.len() == 1 => format!("{names}: cut off from all others"),
-        Fault::Cut { clusters } => format!("{}: cut off from {}", clusters[0], clusters[1..].join(", ")),
-        Fault::ApiDown { .. } => format!("{names}: the API is down; pods go on"),
-        Fault::NodeDown { node, .. } => format!("{names}: node {node} is lost"),
-        Fault::LbDown { .. } => format!("{names}: load-balancer addresses do not answer"),
-        Fault::Slow { delay_ms, .. } => format!("{names}: pods answer {delay_ms} ms later"),
-        Fault::Overload { requests_max, .. } => {
-            format!("{names}: pods answer 503 to more than {requests_max} requests at once")
-        }
-        Fault::Crash { .. } => format!("{names}: containers crash"),
-        Fault::Heal { .. } => format!("{names}: healed"),
     }
 }
 
@@ -302,9 +192,16 @@ impl Site {
         let doors = forward::Config { nodes: agents.node_addresses() };
         let agent = Arc::new(agent::start(member.api(), gate.clone(), agents));
         let forwarder = forward::start(member.api(), gate.clone(), doors);
+        let at = SocketAddr::from((claim.block().backbone(), API_PORT));
+        let backbone = Backbone::open(at, member.address(), gate.clone());
+        let backbone = backbone.map_err(|source| MemberError::Listen {
+            member: config.name.clone(),
+            address: at,
+            source,
+        })?;
         let tasks = Tasks::default();
         tasks.spawn_until_stop(load::report(agent.clone(), member.settings().clone()));
-        Ok(Self { config: config.clone(), member, gate, agent, forwarder, claim, tasks })
+        Ok(Self { config: config.clone(), member, gate, agent, forwarder, backbone, claim, tasks })
     }
 
     /// Its addresses.
@@ -322,16 +219,23 @@ impl Site {
         &self.agent
     }
 
-    /// Closes or opens the door of its API as its faults say.
+    /// The URL of its API for the hub. A cut silences it; users have one that goes on.
+    pub fn backbone_url(&self) -> String {
+        format!("https://{}:{API_PORT}", self.claim.block().backbone())
+    }
+
+    /// Closes or opens the doors of its API as its faults say.
     async fn follow_gate(&self) -> Result<(), BadFault> {
         if self.gate.api_down() {
             self.member.api_down().await;
-            return Ok(());
+        } else {
+            self.member.api_up().await.map_err(|error| BadFault::Door(error.to_string()))?;
         }
-        self.member.api_up().await.map_err(|error| BadFault::Door(error.to_string()))
+        self.backbone.follow().await.map_err(|error| BadFault::Door(error.to_string()))
     }
 
     async fn stop(&self) {
+        self.backbone.shut().await;
         self.tasks.join().await;
         self.forwarder.stop().await;
         self.agent.stop().await;
