@@ -20,6 +20,7 @@ use anyhow::{Context, Result};
 use landfall_runtime::clock;
 use landfall_runtime::tasks::Tasks;
 use landfall_sim::world::config::{CLUSTERS_MAX, WorldConfig};
+use landfall_sim::world::file::BadConfig;
 use landfall_sim::world::{Site, Start, World};
 
 use crate::basics::options::Connection;
@@ -68,7 +69,7 @@ fn config(options: &PlaygroundOptions) -> Result<WorldConfig> {
         return Ok(WorldConfig::of(clusters));
     };
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    text.parse().with_context(|| format!("cannot use {}", file.display()))
+    text.parse().map_err(|error: BadConfig| anyhow::anyhow!(error.in_file(file)))
 }
 
 /// A playground that runs.

@@ -262,11 +262,15 @@ fn starts_that_cannot_be() {
     let base = tempfile::tempdir().unwrap();
     let file = base.path().join("world.yaml");
     std::fs::write(&file, "clusters:\n- name: a\n  nodez: 3\n").unwrap();
+    let twice = base.path().join("twice.yaml");
+    std::fs::write(&twice, "clusters:\n- name: a\n- name: a\n").unwrap();
     let (file, inside) = (file.to_str().unwrap(), format!("{}/inside", file.display()));
+    let twice_says = format!("error: {}:3:9: name: \"a\" is there twice", twice.display());
     for (arguments, says) in [
         (vec!["--clusters", "0"], "--clusters: give between 1 and"),
         (vec!["--config", "/none.yaml"], "cannot read /none.yaml"),
-        (vec!["--config", file], "line 3"),
+        (vec!["--config", file], "world.yaml:3:3: unknown field `nodez`"),
+        (vec!["--config", twice.to_str().unwrap()], &twice_says),
         (vec!["--keep", &inside], "give one that can be written to with --keep DIR"),
     ] {
         let output = landfall(base.path()).arg("playground").args(&arguments).output().unwrap();

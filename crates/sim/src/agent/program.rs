@@ -4,21 +4,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Programs of this machine by image: what a pod with such an image really runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Programs(pub BTreeMap<String, Local>);
 
 /// A program of this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// The program.
     pub path: PathBuf,
     /// Its arguments when the container gives none.
-    #[serde(default)]
     pub args: Vec<String>,
 }
 

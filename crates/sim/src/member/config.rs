@@ -7,10 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
 use crate::address::Block;
 use crate::controllers::autoscaler::Memory;
+
+/// CPUs, memory and the most pods of a node when nobody says.
+pub const CPU: &str = "4";
+/// See [`CPU`].
+pub const MEMORY: &str = "16Gi";
+/// See [`CPU`].
+pub const PODS: u32 = 110;
 
 /// A member to start.
 #[derive(Clone, Debug)]
@@ -34,28 +40,21 @@ pub struct MemberConfig {
 }
 
 /// One node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Its name.
     pub name: String,
     /// Its zone, as it is labelled with it; empty for none.
-    #[serde(default)]
     pub zone: String,
     /// CPUs, as a quantity.
-    #[serde(default = "cpu")]
     pub cpu: String,
     /// Memory, as a quantity.
-    #[serde(default = "memory")]
     pub memory: String,
     /// The most pods.
-    #[serde(default = "pods")]
     pub pods: u32,
     /// Further labels.
-    #[serde(default)]
     pub labels: Vec<(String, String)>,
     /// Taints: key, value, effect.
-    #[serde(default)]
     pub taints: Vec<(String, String, String)>,
 }
 
@@ -65,25 +64,13 @@ impl NodeSpec {
         Self {
             name: name.into(),
             zone: zone.into(),
-            cpu: cpu(),
-            memory: memory(),
-            pods: pods(),
+            cpu: CPU.into(),
+            memory: MEMORY.into(),
+            pods: PODS,
             labels: Vec::new(),
             taints: Vec::new(),
         }
     }
-}
-
-fn cpu() -> String {
-    "4".into()
-}
-
-fn memory() -> String {
-    "16Gi".into()
-}
-
-fn pods() -> u32 {
-    110
 }
 
 /// How patient a member's controllers are.

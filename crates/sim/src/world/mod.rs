@@ -7,12 +7,13 @@
 //!   Fault ────────────┘
 //! ```
 //!
-//! Reading order: [`config`], [`places`], [`World::start`], [`fault`].
+//! Reading order: [`config`], [`file`], [`places`], [`World::start`], [`fault`].
 
 mod backbone;
 mod breaking;
 pub mod config;
 pub mod fault;
+pub mod file;
 mod load;
 pub mod places;
 
