@@ -1,4 +1,4 @@
-//! The faults of one member, shared by its API server, its node agents and its forwarder.
+//! The faults of one member, and its distance from others, shared by its API server, its node agents and its forwarder.
 //!
 //! A [`Gate`] is asked by whoever accepts a connection, moves its bytes, or does something in the name of a node. It
 //! answers from one immutable [`Faults`] value; changing it is swapping the value, and everybody can wait for that.
@@ -12,24 +12,47 @@
 //! | pods crashing, slow, overloaded | containers exit; every request waits; 503, or a queue, beyond a number of requests at once |
 //! | address lost | a load balancer's address refuses connections; open ones are reset |
 
+pub mod distance;
+mod line;
 mod stream;
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_api::selector::Selector;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::address::Block;
 
+pub use distance::Distances;
 pub use stream::Gated;
 
 /// A handle to the faults of one member; clones share them.
 #[derive(Clone, Debug)]
-pub struct Gate(watch::Sender<Arc<Faults>>);
+pub struct Gate {
+    faults: watch::Sender<Arc<Faults>>,
+    way: Arc<Way>,
+}
+
+/// The way to a member.
+#[derive(Debug, Default)]
+struct Way {
+    /// Where it stands; none when it is near to everybody.
+    stands: Option<(Origin, Arc<Distances>)>,
+    /// Local addresses of connections that the member itself passes on, and that have come from far already. Several may
+    /// share one.
+    relayed: Mutex<HashMap<SocketAddr, usize>>,
+}
+
+/// A connection that is passed on, until this is dropped.
+pub struct Relayed {
+    way: Arc<Way>,
+    from: SocketAddr,
+}
 
 /// Everything that is wrong with a member.
 #[derive(Clone, Debug, Default)]
@@ -109,19 +132,45 @@ pub enum Passage {
 
 impl Default for Gate {
     fn default() -> Self {
-        Self(watch::Sender::new(Arc::default()))
+        Self { faults: watch::Sender::new(Arc::default()), way: Arc::default() }
     }
 }
 
 impl Gate {
+    /// Of a member whose traffic takes its time.
+    pub fn distant(here: Block, distances: Arc<Distances>) -> Self {
+        let way = Way { stands: Some((Origin::Member(here), distances)), ..Way::default() };
+        Self { way: Arc::new(way), ..Self::default() }
+    }
+
+    /// How long a round trip from there takes.
+    pub fn round_trip(&self, from: Origin) -> Duration {
+        self.way.stands.as_ref().map_or(Duration::ZERO, |(here, distances)| distances.round_trip(*here, from))
+    }
+
+    /// Tells that a connection from this address is passed on by the member: it has come all the way. None when it was
+    /// no way.
+    pub fn relay(&self, from: SocketAddr) -> Option<Relayed> {
+        if self.round_trip(Origin::of(from.ip())).is_zero() {
+            return None;
+        }
+        *self.way.relayed.lock().entry(from).or_default() += 1;
+        Some(Relayed { way: self.way.clone(), from })
+    }
+
+    /// Whether a connection is passed on by the member itself.
+    fn relays(&self, peer: SocketAddr) -> bool {
+        self.way.relayed.lock().contains_key(&peer)
+    }
+
     /// What is wrong now.
     pub fn now(&self) -> Arc<Faults> {
-        self.0.borrow().clone()
+        self.faults.borrow().clone()
     }
 
     /// Changes what is wrong, for everybody at once.
     pub fn change(&self, change: impl FnOnce(&mut Faults)) {
-        self.0.send_modify(|faults| change(Arc::make_mut(faults)));
+        self.faults.send_modify(|faults| change(Arc::make_mut(faults)));
     }
 
     /// Nothing is wrong any more.
@@ -131,18 +180,28 @@ impl Gate {
 
     /// Whether the API server is unreachable: down itself, or with its whole cluster.
     pub fn api_down(&self) -> bool {
-        self.0.borrow().api_down()
+        self.faults.borrow().api_down()
     }
 
     /// To wait for changes: [`watch::Receiver::changed`] ends with every one of them.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Faults>> {
-        self.0.subscribe()
+        self.faults.subscribe()
     }
 
     /// Waits until the faults are as wanted.
     pub async fn until(&self, mut wanted: impl FnMut(&Faults) -> bool) {
         // The sender lives as long as this handle, so waiting cannot fail.
         let _ = self.subscribe().wait_for(|faults| wanted(faults)).await;
+    }
+}
+
+impl Drop for Relayed {
+    fn drop(&mut self) {
+        let mut relayed = self.way.relayed.lock();
+        match relayed.get_mut(&self.from) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(relayed.remove(&self.from)),
+        }
     }
 }
 
@@ -242,6 +301,20 @@ mod tests {
             assert_eq!(faults.effect(&pod(namespace, app)), want, "{namespace} {app}");
         }
         assert_eq!(Faults::default().effect(&pod("a", "web")), Effect::None);
+    }
+
+    #[test]
+    fn what_is_passed_on_is_near() {
+        let [here, far] = [0, 1].map(|n| Block::all().nth(n).unwrap());
+        let gate = Gate::distant(here, Arc::default());
+        let from = |block: Block| SocketAddr::from((block.api(), 1));
+        assert!(gate.relay(from(here)).is_none(), "nothing to remember");
+        let (one, two) = (gate.relay(from(far)), gate.relay(from(far)));
+        assert!(one.is_some() && gate.relays(from(far)) && !gate.relays(from(here)));
+        drop(one);
+        assert!(gate.relays(from(far)), "two share an address");
+        drop(two);
+        assert!(!gate.relays(from(far)));
     }
 
     #[tokio::test]

@@ -44,7 +44,8 @@ pub(crate) fn run(options: &PlaygroundOptions) -> Result<()> {
     if let Some(PlaygroundCommand::Fault(fault)) = &options.command {
         return break_or_mend(fault);
     }
-    let config = config(options)?;
+    let mut config = config(options)?;
+    config.distances &= !options.no_distances;
     let home = Home::open(options.keep.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(serve(&config, &home));

@@ -29,7 +29,8 @@ A config file:
     region: home
     zones: [cellar]
     cpu: \"8\"
-    memory: 32Gi";
+    memory: 32Gi
+  distances: false         # as --no-distances";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -44,6 +45,11 @@ pub(crate) struct PlaygroundOptions {
     /// A file that says which clusters there are.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Let traffic between clusters be as fast as it can, instead of taking the time that distance costs. Traffic of users
+    /// is never slowed.
+    #[arg(long)]
+    pub(crate) no_distances: bool,
 
     /// Keep everything in this directory, and go on from what is there.
     #[arg(long, value_name = "DIR")]

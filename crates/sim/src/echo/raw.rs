@@ -33,7 +33,7 @@ pub async fn run_tcp(echo: Arc<Echo>, listener: TcpListener, connections: Tasks)
 
 async fn connection(echo: Arc<Echo>, stream: TcpStream, peer: SocketAddr) {
     let Some(_slot) = echo.load.enter().await else { return };
-    let mut stream = Gated::new(stream, Origin::of(peer.ip()), &echo.gate);
+    let mut stream = Gated::to_pod(stream, peer, &echo.gate);
     let (mut buffer, mut total) = (vec![0; BUFFER_BYTES], 0_u64);
     while let Ok(Ok(length @ 1..)) = tokio::time::timeout(IDLE_MAX, stream.read(&mut buffer)).await {
         tokio::time::sleep(echo.load.delay()).await;
@@ -59,9 +59,11 @@ pub async fn run_udp(echo: Arc<Echo>, socket: UdpSocket, connections: Tasks) {
             };
             // Errors are those of earlier answers that found nobody.
             let Ok((length, peer)) = received else { continue };
-            let open = echo.gate.now().passage(Origin::of(peer.ip())) == Passage::Open;
+            let from = Origin::of(peer.ip());
+            let open = echo.gate.now().passage(from) == Passage::Open;
             let Some(slot) = echo.load.try_enter().filter(|_| open) else { continue };
-            let (datagram, delay) = (buffer.get(..length).unwrap_or_default(), echo.load.delay());
+            let (datagram, delay) =
+                (buffer.get(..length).unwrap_or_default(), echo.load.delay() + echo.gate.round_trip(from));
             if delay.is_zero() {
                 let _ = socket.send_to(datagram, peer).await;
             } else if late.len() < LATE_MAX {

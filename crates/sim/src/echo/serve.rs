@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use super::Echo;
 use super::answer::{self, Connection};
 use super::body::Body;
-use crate::gate::{Gated, Origin};
+use crate::gate::Gated;
 
 /// Connections of one listener; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 4_096;
@@ -111,7 +111,7 @@ async fn connection(
         return;
     }
     let mut about = Connection { peer, local: stream.local_addr().ok(), tls: None, tasks };
-    let stream = Gated::new(stream, Origin::of(peer.ip()), &echo.gate);
+    let stream = Gated::to_pod(stream, peer, &echo.gate);
     let Some(acceptor) = acceptor else {
         return talk(echo, about, stream).await;
     };

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::choose::Chooser;
-use crate::gate::{Gate, Gated, Origin};
+use crate::gate::{Gate, Gated, Origin, Relayed};
 use crate::listen;
 
 /// How long connecting to an endpoint may take.
@@ -77,10 +77,10 @@ async fn connection(
     dead: impl Future<Output = ()>,
 ) {
     let upstream = match endpoint {
-        Some(endpoint) => connect(listen::real(endpoint), peer.ip()).await,
+        Some(endpoint) => connect(listen::real(endpoint), peer.ip(), gate).await,
         None => Err(io::ErrorKind::ConnectionRefused.into()),
     };
-    let Ok(mut upstream) = upstream else {
+    let Ok((mut upstream, _relayed)) = upstream else {
         // What a client sees when the packets really went to the endpoint.
         let _ = client.set_zero_linger();
         return;
@@ -98,20 +98,26 @@ async fn connection(
 }
 
 /// Connects to an endpoint with the client's own address, which all of loopback can have; else with any.
-async fn connect(endpoint: SocketAddr, client: IpAddr) -> io::Result<TcpStream> {
+async fn connect(
+    endpoint: SocketAddr,
+    client: IpAddr,
+    gate: &Gate,
+) -> io::Result<(TcpStream, Option<Relayed>)> {
     let from_client = async {
-        let socket = TcpSocket::new_v4()?;
+        let (socket, mut relayed) = (TcpSocket::new_v4()?, None);
         if let (IpAddr::V4(client), true) = (client, endpoint.is_ipv4()) {
             // Otherwise a client could have only as many connections as there are free ports.
             socket.set_reuseaddr(true)?;
             socket.bind(SocketAddr::from((client, 0)))?;
+            // Before the endpoint sees it. It is near, however far the client.
+            relayed = gate.relay(socket.local_addr()?);
         }
-        socket.connect(endpoint).await
+        Ok::<_, io::Error>((socket.connect(endpoint).await?, relayed))
     };
     let connecting = async {
         match from_client.await {
             Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {
-                TcpStream::connect(endpoint).await
+                Ok((TcpStream::connect(endpoint).await?, None))
             }
             result => result,
         }

@@ -9,6 +9,7 @@ use landfall_runtime::clock;
 use landfall_runtime::tasks::Tasks;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::choose::Chooser;
 use super::tcp::Shared;
@@ -27,6 +28,9 @@ const QUEUE_MAX: usize = 64;
 /// The largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 64 * 1024;
 
+/// A datagram, and when it arrives.
+type Due = (Instant, Vec<u8>);
+
 /// Forwards until the door is closed, and its flows with it.
 pub(super) async fn run(
     shared: Shared,
@@ -42,15 +46,17 @@ pub(super) async fn run(
 }
 
 async fn receive(shared: &Shared, socket: Arc<UdpSocket>, chooser: &Chooser, life: &Tasks) {
-    let mut flows: HashMap<SocketAddr, mpsc::Sender<Vec<u8>>> = HashMap::new();
+    let mut flows: HashMap<SocketAddr, mpsc::Sender<Due>> = HashMap::new();
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         // Errors are those of earlier answers that found nobody.
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else { continue };
-        if shared.gate.now().passage(Origin::of(client.ip())) != Passage::Open {
+        let from = Origin::of(client.ip());
+        if shared.gate.now().passage(from) != Passage::Open {
             continue;
         }
-        let datagram = buffer.get(..length).unwrap_or_default().to_vec();
+        let due = Instant::now() + shared.gate.round_trip(from);
+        let datagram = (due, buffer.get(..length).unwrap_or_default().to_vec());
         if let Some(flow) = flows.get(&client)
             && !flow.is_closed()
         {
@@ -76,17 +82,23 @@ async fn flow(
     door: Arc<UdpSocket>,
     client: SocketAddr,
     endpoint: SocketAddr,
-    mut datagrams: mpsc::Receiver<Vec<u8>>,
+    mut datagrams: mpsc::Receiver<Due>,
 ) -> std::io::Result<()> {
     let upstream = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     upstream.connect(listen::real(endpoint)).await?;
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let mut next: Option<Due> = None;
     loop {
+        let due = next.as_ref().map_or_else(Instant::now, |(due, _)| *due);
         tokio::select! {
-            datagram = datagrams.recv() => match datagram {
-                Some(datagram) => drop(upstream.send(&datagram).await?),
+            datagram = datagrams.recv(), if next.is_none() => match datagram {
+                Some(datagram) => next = Some(datagram),
                 None => return Ok(()),
             },
+            () = tokio::time::sleep_until(due), if next.is_some() => {
+                let (_, datagram) = next.take().unwrap_or((due, Vec::new()));
+                upstream.send(&datagram).await?;
+            }
             length = upstream.recv(&mut buffer) => {
                 let _ = door.send_to(buffer.get(..length?).unwrap_or_default(), client).await;
             }

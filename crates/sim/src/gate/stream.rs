@@ -1,6 +1,8 @@
-//! A connection whose bytes stand still while its peer is cut off, and that is reset when the member dies.
+//! A connection whose bytes take the time that the distance costs, stand still while its peer is cut off, and that is reset
+//! when the member dies.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,12 +12,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::line::Line;
 use super::{Faults, Gate, Origin, Passage};
 
 /// A connection behind a [`Gate`]. Its reader and its writer must be polled by one task.
 pub struct Gated {
     inner: TcpStream,
     from: Origin,
+    /// The wire to whoever is far away; none to others.
+    line: Option<Line>,
     faults: watch::Receiver<Arc<Faults>>,
     passage: Passage,
     /// Waits for the next change of the faults, so that a connection on which nothing moves notices it too.
@@ -27,7 +32,15 @@ impl Gated {
     pub fn new(inner: TcpStream, from: Origin, gate: &Gate) -> Self {
         let mut faults = gate.subscribe();
         let passage = faults.borrow_and_update().passage(from);
-        Self { inner, from, faults, passage, change: None }
+        let round_trip = gate.round_trip(from);
+        let line = (!round_trip.is_zero()).then(|| Line::new(round_trip));
+        Self { inner, from, line, faults, passage, change: None }
+    }
+
+    /// A connection that came to a pod. What the member itself passes on has come all the way already.
+    pub fn to_pod(inner: TcpStream, peer: SocketAddr, gate: &Gate) -> Self {
+        let new = Self::new(inner, Origin::of(peer.ip()), gate);
+        if gate.relays(peer) { Self { line: None, ..new } } else { new }
     }
 
     /// The other end will see a reset when this is dropped.
@@ -81,7 +94,12 @@ impl AsyncRead for Gated {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.poll_open(context))?;
-            if let Poll::Ready(result) = Pin::new(&mut self.inner).poll_read(context, buffer) {
+            let Self { inner, line, .. } = &mut *self;
+            let read = match line {
+                Some(line) => line.poll_read(Pin::new(inner), context, buffer),
+                None => Pin::new(inner).poll_read(context, buffer),
+            };
+            if let Poll::Ready(result) = read {
                 return Poll::Ready(result);
             }
             ready!(self.poll_change(context));

@@ -23,7 +23,9 @@ pub(super) const NAME_LENGTH_MAX: usize = 59;
 pub struct WorldConfig {
     /// What all luck follows from.
     pub seed: u64,
-    /// The clusters, in the order they are started.
+    /// Whether traffic between clusters, and between the hub and clusters, takes the time that distance costs.
+    pub distances: bool,
+    /// The clusters, in the order they are started. The hub stands beside the first.
     pub clusters: Vec<ClusterConfig>,
     /// Programs of this machine that containers with such an image run; all other images run the echo program.
     pub programs: Programs,
@@ -64,7 +66,8 @@ impl WorldConfig {
                 if round == 0 { place.region.into() } else { format!("{}-{}", place.region, round + 1) };
             ClusterConfig::new(name, place.region)
         };
-        Self { seed: 0, clusters: (0..clusters).map(cluster).collect(), programs: Programs::default() }
+        let clusters = (0..clusters).map(cluster).collect();
+        Self { seed: 0, distances: true, clusters, programs: Programs::default() }
     }
 }
 

@@ -29,6 +29,7 @@ pub struct BadConfig {
 struct File {
     #[serde(default)]
     seed: u64,
+    distances: Option<bool>,
     clusters: Spanned<Vec<Cluster>>,
     #[serde(default)]
     programs: BTreeMap<String, Program>,
@@ -137,7 +138,7 @@ impl File {
         let clusters = clusters.into_iter().map(Cluster::resolve).collect::<Result<_, _>>()?;
         let programs = self.programs.into_iter().map(|(image, program)| Ok((image, program.resolve()?)));
         let programs = Programs(programs.collect::<Result<_, BadConfig>>()?);
-        Ok(WorldConfig { seed: self.seed, clusters, programs })
+        Ok(WorldConfig { seed: self.seed, distances: self.distances.unwrap_or(true), clusters, programs })
     }
 }
 
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_given_is_taken() {
-        let config: WorldConfig = "seed: 7\nclusters:\n- {name: a, region: eu-west, zones: [x], latitude: -1, \
+        let config: WorldConfig = "seed: 7\ndistances: false\nclusters:\n- {name: a, region: eu-west, zones: [x], latitude: -1, \
             longitude: 2.5, nodes: 4, cpu: 8, memory: 1Gi, pods: 7}\nprograms: {web: {path: /bin/sh, args: [a]}}\n"
             .parse()
             .unwrap();
@@ -252,7 +253,7 @@ mod tests {
             (7, "eu-west", "x", Some((-1.0, 2.5)))
         );
         assert_eq!((a.nodes, a.cpu.as_str(), a.memory.as_str(), a.pods), (4, "8", "1Gi", 7));
-        assert_eq!(config.programs.0["web"].args, ["a"]);
+        assert_eq!((config.distances, &*config.programs.0["web"].args), (false, &["a".to_owned()][..]));
     }
 
     #[test]
@@ -262,6 +263,7 @@ mod tests {
             ("seed: 1\n", "1:1: missing field `clusters`"),
             ("seed: x\nclusters: [{name: a}]\n", "1:7: give a whole number"),
             ("clusters: [{name: a, latitude: north, longitude: 1}]\n", "1:32: give a number"),
+            ("distances: far\nclusters: [{name: a}]\n", "1:12: "),
             ("clusters: []", "1:11: clusters: give between 1 and 1000"),
             ("clusters:\n- name: a\n  nodez: 3\n", "3:3: unknown field `nodez`"),
             ("clusters:\n- name: a\n  nodes: many\n", "3:10: give a whole number"),

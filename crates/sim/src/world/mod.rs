@@ -20,6 +20,7 @@ pub mod places;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use landfall_runtime::tasks::Tasks;
@@ -28,11 +29,11 @@ use tokio::sync::Mutex;
 use crate::address::{Block, Claim, ClaimError};
 use crate::agent::{self, Agent, Pace, Programs};
 use crate::forward::{self, Forwarder};
-use crate::gate::Gate;
+use crate::gate::{Distances, Gate, Origin};
 use crate::member::config::{MemberConfig, NodeSpec, Timings};
 use crate::member::{Member, MemberError};
 use backbone::Backbone;
-use config::{ClusterConfig, WorldConfig};
+use config::{ClusterConfig, HUB, WorldConfig};
 use fault::BadFault;
 
 /// The port of simulated API servers, each at an address of its own.
@@ -74,6 +75,8 @@ pub struct Start<'a> {
 /// A running world.
 pub struct World {
     sites: Vec<Site>,
+    /// Where they and the hub stand, whether or not traffic takes its time.
+    distances: Arc<Distances>,
     /// One fault at a time: opening and closing doors takes a moment.
     breaking: Mutex<()>,
 }
@@ -120,6 +123,16 @@ fn luck_of(name: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// Where everybody stands; the hub beside the first cluster.
+fn distances(config: &WorldConfig, claims: &[Claim]) -> Distances {
+    let hub = config.clusters.first().and_then(ClusterConfig::coordinates).map(|at| (Origin::Hub, at));
+    let members =
+        config.clusters.iter().zip(claims).filter_map(|(cluster, claim)| {
+            cluster.coordinates().map(|at| (Origin::Member(claim.block()), at))
+        });
+    Distances::new(hub.into_iter().chain(members))
+}
+
 // === impl World ===
 
 impl World {
@@ -130,13 +143,20 @@ impl World {
         mut ready: impl FnMut(&Site),
     ) -> Result<Self, WorldError> {
         crate::listen::raise_open_files();
-        let mut world = Self { sites: Vec::with_capacity(config.clusters.len()), breaking: Mutex::default() };
         let mut claims = claims(config, start)?;
+        let distances = Arc::new(distances(config, &claims));
+        let gate = |claim: &Claim| match config.distances {
+            true => Gate::distant(claim.block(), distances.clone()),
+            false => Gate::default(),
+        };
+        let sites = Vec::with_capacity(config.clusters.len());
+        let mut world = Self { sites, distances: distances.clone(), breaking: Mutex::default() };
         for (index, clusters) in config.clusters.chunks(START_TOGETHER).enumerate() {
             let seed = |place: usize| config.seed.wrapping_add((index * START_TOGETHER + place) as u64);
             let claims: Vec<Claim> = claims.drain(..clusters.len()).collect();
             let starting = clusters.iter().zip(claims).enumerate().map(|(place, (cluster, claim))| {
-                Site::start(cluster, claim, start.keep, config.programs.clone(), seed(place))
+                let gate = gate(&claim);
+                Site::start(cluster, claim, gate, start.keep, config.programs.clone(), seed(place))
             });
             let mut failed = None;
             for started in join_all(starting).await {
@@ -161,6 +181,20 @@ impl World {
         &self.sites
     }
 
+    /// How long a round trip between two clusters takes, or between one and the hub (`hub`), as distance has it, whether or
+    /// not traffic of this world does take that long. None when there is no such cluster.
+    pub fn round_trip(&self, a: &str, b: &str) -> Option<Duration> {
+        Some(self.distances.round_trip(self.origin(a)?, self.origin(b)?))
+    }
+
+    fn origin(&self, name: &str) -> Option<Origin> {
+        if name == HUB {
+            return Some(Origin::Hub);
+        }
+        let site = self.sites.iter().find(|site| site.config.name == name)?;
+        Some(Origin::Member(site.block()))
+    }
+
     /// Stops every cluster.
     pub async fn stop(&self) {
         join_all(self.sites.iter().map(Site::stop)).await;
@@ -173,6 +207,7 @@ impl Site {
     async fn start(
         config: &ClusterConfig,
         claim: Claim,
+        gate: Gate,
         keep: Option<&Path>,
         programs: Programs,
         seed: u64,
@@ -188,7 +223,6 @@ impl Site {
             seed,
         })
         .await?;
-        let gate = Gate::default();
         let agents = agents(config, &claim, &member, programs);
         let doors = forward::Config { nodes: agents.node_addresses() };
         let agent = Arc::new(agent::start(member.api(), gate.clone(), agents));

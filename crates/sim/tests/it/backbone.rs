@@ -35,7 +35,7 @@ async fn world() -> World {
 }
 
 /// Connects as a client that trusts the member's authority.
-async fn connect(url: &str, credentials: &Credentials) -> io::Result<TlsStream<TcpStream>> {
+pub(crate) async fn connect(url: &str, credentials: &Credentials) -> io::Result<TlsStream<TcpStream>> {
     let authority = url.strip_prefix("https://").unwrap();
     let stream = TcpStream::connect(authority).await?;
     let mut roots = RootCertStore::empty();
@@ -48,7 +48,7 @@ async fn connect(url: &str, credentials: &Credentials) -> io::Result<TlsStream<T
 }
 
 /// Asks whether the server lives, and reads no more than its answer.
-async fn ask(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+pub(crate) async fn ask(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     stream.write_all(b"GET /livez HTTP/1.1\r\nhost: member\r\n\r\n").await?;
     answer(stream).await
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod backbone;
+mod distance;
 mod kinds;
 mod lab;
 mod nodes;
