@@ -243,7 +243,12 @@ fn binding_part(kind: &Kind, old: &Value, new: &mut Value) -> Result<(), Status>
         return refuse(format!("pod {} is already assigned to node {before:?}", meta::name(old)));
     }
     let conditions = new.pointer("/status/conditions").cloned();
+    // Where a pod is, its labels say too.
+    let labels = new.pointer("/metadata/labels").cloned();
     *new = old.clone();
+    if let Some(labels) = labels {
+        meta::metadata_mut(new).insert("labels".into(), labels);
+    }
     meta::child_mut(new, "spec").insert("nodeName".into(), json!(wanted));
     if let Some(conditions) = conditions {
         meta::child_mut(new, "status").insert("conditions".into(), conditions);

@@ -457,7 +457,8 @@ impl Pod {
             let message = format!("Container {name} failed {kind} probe, will be restarted");
             self.event("Normal", "Killing", &name, message).await;
             // As after SIGTERM; the requests it was serving are of a program that does not answer.
-            self.end(which, 143, String::new()).await;
+            let code = self.running.get(&which).map_or(0, |running| running.code(true));
+            self.end(which, code, String::new()).await;
         }
     }
 }

@@ -39,8 +39,8 @@ pub enum Deed {
     Status(Value),
     /// Replace its status, and set annotations along with it.
     Noted(Value, Vec<(String, String)>),
-    /// Give a pod its node, with these conditions.
-    Bind(String, Value),
+    /// Give a pod its node, with these conditions and labels.
+    Bind(String, Value, Vec<(String, String)>),
     /// Delete it; with this grace for a pod, else its own.
     Delete(Option<i64>),
     /// Nothing: there is only something to tell.
@@ -143,7 +143,7 @@ impl fmt::Display for Action {
                     .join(",")
             ),
             Deed::Status(_) | Deed::Noted(..) => "status of".to_owned(),
-            Deed::Bind(node, _) => format!("bind to {node}"),
+            Deed::Bind(node, ..) => format!("bind to {node}"),
             Deed::Delete(_) => "delete".to_owned(),
             Deed::Tell => "tell about".to_owned(),
         };

@@ -271,7 +271,10 @@ pub(super) fn change(object: &mut Value, deed: &Deed) {
                 set(object, &["metadata", "annotations", key], json!(value));
             }
         }
-        Deed::Bind(node, conditions) => {
+        Deed::Bind(node, conditions, labels) => {
+            for (key, value) in labels {
+                set(object, &["metadata", "labels", key], json!(value));
+            }
             set(object, &["spec", "nodeName"], json!(node));
             set(object, &["status", "conditions"], conditions.clone());
         }

@@ -186,14 +186,14 @@ impl Ranks<'_> {
         if !volumes.is_empty() {
             put(&mut pod, &["spec", "volumes"], json!(volumes));
         }
-        let message = format!("create Pod {name} in StatefulSet {} successful", meta::name(set));
+        let message = format!("Create Pod {name} in StatefulSet {} successful", meta::name(set));
         let note = Note::normal(set, "SuccessfulCreate", message);
         plan.act(Action::create(Known::Pod, pod, format!("number {rank} is missing")).noting(note));
     }
 
     fn delete(&self, pod: &Value, why: &str, plan: &mut Plan) {
         let message =
-            format!("delete Pod {} in StatefulSet {} successful", meta::name(pod), meta::name(self.set));
+            format!("Delete Pod {} in StatefulSet {} successful", meta::name(pod), meta::name(self.set));
         let note = Note::normal(self.set, "SuccessfulDelete", message);
         plan.act(Action::on(Known::Pod, pod, Deed::Delete(None), why).noting(note));
     }

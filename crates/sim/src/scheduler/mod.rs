@@ -68,7 +68,7 @@ fn decide(context: &Context<'_>) -> Plan {
     for pod in waiting {
         match place(pod, &rooms) {
             Ok(at) => {
-                bind(context, pod, rooms[at].name(), &mut plan);
+                bind(context, pod, rooms[at].node, &mut plan);
                 rooms[at].add(pod);
             }
             Err(why) => refuse(context, pod, &why, &mut plan),
@@ -137,15 +137,21 @@ fn histogram<'a>(reasons: impl Iterator<Item = &'a str>) -> String {
     lines.join(", ")
 }
 
-fn bind(context: &Context<'_>, pod: &Value, node: &str, plan: &mut Plan) {
+/// The labels of a node that its pods get too.
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+fn bind(context: &Context<'_>, pod: &Value, node: &Value, plan: &mut Plan) {
     let scheduled = json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null,
         "lastTransitionTime": time_text(context.now), "observedGeneration": meta::generation(pod),
     });
     let conditions = with_condition(pod, &scheduled);
     let place = format!("{}/{}", meta::namespace(pod), meta::name(pod));
-    let note = Note::normal(pod, "Scheduled", format!("Successfully assigned {place} to {node}"));
-    let deed = Deed::Bind(node.to_owned(), conditions);
+    let name = meta::name(node);
+    let note = Note::normal(pod, "Scheduled", format!("Successfully assigned {place} to {name}"));
+    let labels =
+        TOPOLOGY.iter().filter_map(|key| Some(((*key).to_owned(), meta::label(node, key)?.to_owned())));
+    let deed = Deed::Bind(name.to_owned(), conditions, labels.collect());
     plan.act(Action::on(Known::Pod, pod, deed, "the best node that can take it").noting(note));
 }
 

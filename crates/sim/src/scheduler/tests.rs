@@ -32,7 +32,7 @@ fn bench() -> Bench {
 fn outcome(bench: &Bench) -> String {
     let plan = bench.decide(&CONTROLLER);
     match &plan.actions[0].deed {
-        Deed::Bind(node, _) => node.clone(),
+        Deed::Bind(node, ..) => node.clone(),
         _ => plan.actions[0].why.split(". no new").next().unwrap().to_owned(),
     }
 }
@@ -159,13 +159,27 @@ fn a_refusal_is_said_once_and_the_whole_message_is_kubernetes() {
 }
 
 #[test]
+fn a_pod_gets_the_labels_that_say_where_it_is() {
+    let mut bench = Bench::default();
+    let mut home = node("n1", json!({}));
+    home["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("a");
+    bench.put(Known::Node, home);
+    bench.put(Known::Pod, waiting("p", &json!({})));
+    bench.settle(&CONTROLLER);
+    let pod = bench.view.all(Known::Pod).next().unwrap();
+    assert_eq!(meta::label(pod, "topology.kubernetes.io/zone"), Some("a"));
+    assert_eq!(meta::label(pod, "topology.kubernetes.io/region"), None, "the node has none");
+}
+
+#[test]
 fn one_pass_fills_no_node_beyond_its_room() {
     let mut bench = bench();
     for at in 0..10 {
         bench.put(Known::Pod, waiting(&format!("p{at}"), &json!({"containers": asks("1")})));
     }
     let plan = bench.decide(&CONTROLLER);
-    let bound =
-        |node: &str| plan.actions.iter().filter(|a| matches!(&a.deed, Deed::Bind(n, _) if n == node)).count();
+    let bound = |node: &str| {
+        plan.actions.iter().filter(|a| matches!(&a.deed, Deed::Bind(n, ..) if n == node)).count()
+    };
     assert_eq!((bound("n1"), bound("n2"), bound("n3")), (4, 4, 0));
 }

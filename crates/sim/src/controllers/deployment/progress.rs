@@ -90,6 +90,8 @@ impl Progress {
 
     /// Whether the rollout is done, goes on, or is stuck.
     pub(super) fn observe(&mut self, sets: &Sets<'_>) {
+        // First: a condition that changes goes behind the others, and users read them in that order.
+        self.note_available(sets);
         let Some(deadline_s) = self.deadline_s else {
             self.conditions.retain(|c| text(c, "/type") != "Progressing");
             return;
@@ -128,17 +130,22 @@ impl Progress {
         }
     }
 
-    /// Writes the status if it is not so already.
-    pub(super) fn finish(mut self, sets: &Sets<'_>, plan: &mut Plan) {
+    fn note_available(&mut self, sets: &Sets<'_>) {
         let deployment = sets.deployment;
-        let now = counts(sets);
-        if now.available >= replicas(deployment) - max_unavailable(deployment) {
+        if counts(sets).available >= replicas(deployment) - max_unavailable(deployment) {
             let message = "Deployment has minimum availability.";
             self.set("Available", "True", "MinimumReplicasAvailable", message);
         } else {
             let message = "Deployment does not have minimum availability.";
             self.set("Available", "False", "MinimumReplicasUnavailable", message);
         }
+    }
+
+    /// Writes the status if it is not so already.
+    pub(super) fn finish(mut self, sets: &Sets<'_>, plan: &mut Plan) {
+        self.note_available(sets);
+        let deployment = sets.deployment;
+        let now = counts(sets);
         let mut status = json!({
             "observedGeneration": meta::generation(deployment),
             "replicas": now.replicas,

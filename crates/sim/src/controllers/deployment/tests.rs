@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::read::condition;
+use crate::controllers::read::{condition, items};
 use crate::controllers::replicaset;
 use crate::controllers::testing::Bench;
 
@@ -112,6 +112,8 @@ fn a_new_deployment_comes_up() {
     assert_eq!(world.reason("Progressing"), "NewReplicaSetAvailable");
     let status = &world.deployment()["status"];
     assert_eq!((&status["updatedReplicas"], &status["availableReplicas"]), (&json!(3), &json!(3)));
+    let types: Vec<&str> = items(status, "/conditions").iter().map(|c| text(c, "/type")).collect();
+    assert_eq!(types, ["Available", "Progressing"], "in the order in which Kubernetes shows them");
     assert_eq!(meta::annotation(world.deployment(), REVISION), Some("1"));
     let set = world.0.view.all(Known::ReplicaSet).next().unwrap();
     assert_eq!(meta::name(set), format!("web-{}", text(set, "/metadata/labels/pod-template-hash")));
