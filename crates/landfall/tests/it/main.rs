@@ -4,6 +4,7 @@
 mod compare;
 mod echo;
 mod faults;
+mod members;
 mod playground;
 mod readme;
 mod support;

@@ -2,40 +2,70 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    curl, curl_at, echo_service, eventually, kubectl, ready_nodes, shared, try_kubectl, within,
-};
+use landfall_rig::Rig;
 
-fn nodes(cluster: &str, numbers: &[u8]) -> Vec<String> {
-    numbers.iter().map(|number| format!("{cluster}-{number}")).collect()
+use crate::support::{curl, curl_at, eventually, kubectl, shared, try_kubectl, web, within};
+
+/// What kubectl shows of two nodes that are well.
+const WELL: &str = "1 Ready, 2 Ready";
+
+/// What kubectl shows of a cluster's nodes, or how it is told that it cannot.
+fn shown(rig: &Rig, cluster: &str) -> String {
+    match try_kubectl(rig, cluster, "get nodes --no-headers --request-timeout=3s") {
+        Ok(text) => {
+            let words = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+            let lines: Vec<String> = text.lines().map(words).collect();
+            lines.join(", ").replace(&format!("{cluster}-"), "")
+        }
+        Err(said) if said.contains("connection refused") => "refused".into(),
+        Err(said) if said.contains("deadline exceeded") || said.contains("i/o timeout") => "no answer".into(),
+        Err(said) => said,
+    }
+}
+
+/// Waits until kubectl shows this.
+fn shows(rig: &Rig, cluster: &str, want: &str) {
+    eventually(want, || {
+        Some(shown(rig, cluster)).filter(|seen| seen == want).ok_or_else(|| shown(rig, cluster))
+    });
+}
+
+/// Which pods of `web` kubectl calls ready, and on which node they are.
+fn ready_on(rig: &Rig, cluster: &str) -> Vec<String> {
+    let path = "jsonpath={range.items[*].endpoints[?(@.conditions.ready==true)]}{.nodeName},{end}";
+    let select = "endpointslices -l kubernetes.io/service-name=web";
+    let text = kubectl(rig, cluster, &format!("get {select} -o {path}"));
+    let mut nodes: Vec<String> = text.split_terminator(',').map(str::to_owned).collect();
+    nodes.sort();
+    nodes
 }
 
 #[test]
 fn cut_clusters_do_not_hear_each_other_until_healed() {
     let Some(rig) = shared("cut_clusters_do_not_hear_each_other_until_healed") else { return };
-    let url = format!("http://{}/", echo_service(&rig, "eu-west"));
+    let url = web(&rig, "eu-west");
     curl_at(&rig, "us-east-1", &url).expect("before");
+    assert_eq!(shown(&rig, "eu-west"), WELL, "before");
     rig.cut("us-east", "eu-west").unwrap();
     curl_at(&rig, "us-east-1", &url).expect_err("cut");
     curl(&url).expect("the host still hears it");
-    assert_eq!(ready_nodes(&rig, "eu-west").unwrap(), nodes("eu-west", &[1, 2]), "nothing is wrong inside");
+    assert_eq!([shown(&rig, "us-east"), shown(&rig, "eu-west")], [WELL, WELL], "nothing is wrong inside");
 
     rig.cut("host", "eu-west").unwrap();
     curl(&url).expect_err("now the host is cut off too");
-    let said = try_kubectl(&rig, "eu-west", "get nodes --request-timeout=2s").unwrap_err();
-    assert!(!said.is_empty());
+    assert_eq!([shown(&rig, "us-east"), shown(&rig, "eu-west")], [WELL, "no answer"]);
     assert_eq!(rig.broken(), ["eu-west and host are cut", "eu-west and us-east are cut"]);
 
     rig.heal().unwrap();
     assert_eq!(rig.broken(), Vec::<String>::new());
     eventually("after", || curl_at(&rig, "us-east-1", &url));
-    assert_eq!(ready_nodes(&rig, "eu-west").unwrap(), nodes("eu-west", &[1, 2]));
+    assert_eq!(shown(&rig, "eu-west"), WELL, "after");
 }
 
 #[test]
 fn a_delay_is_felt_both_ways_and_goes_away() {
     let Some(rig) = shared("a_delay_is_felt_both_ways_and_goes_away") else { return };
-    let url = format!("http://{}/", echo_service(&rig, "eu-west"));
+    let url = web(&rig, "eu-west");
     let time = || {
         let began = Instant::now();
         curl_at(&rig, "us-east-1", &url).unwrap();
@@ -48,63 +78,74 @@ fn a_delay_is_felt_both_ways_and_goes_away() {
     curl(&url).expect("the host is not slowed");
     rig.delay("us-east", "eu-west", Duration::ZERO, 100).unwrap();
     curl_at(&rig, "us-east-1", &url).expect_err("everything is lost");
+    rig.delay("host", "eu-west", Duration::from_millis(150), 0).unwrap();
+    let began = Instant::now();
+    assert_eq!(shown(&rig, "eu-west"), WELL, "kubectl takes longer, and that is all");
+    assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
+    assert_eq!(rig.broken().len(), 2, "{:?}", rig.broken());
     rig.heal().unwrap();
     let quick = (0..5).map(|_| time()).min().unwrap();
     assert!(quick < Duration::from_millis(600), "{quick:?}");
+    assert_eq!(shown(&rig, "eu-west"), WELL, "after");
 }
 
 #[test]
 fn a_lost_node_is_noticed_its_pods_move_and_it_comes_back() {
     let Some(rig) = shared("a_lost_node_is_noticed_its_pods_move_and_it_comes_back") else { return };
-    let url = format!("http://{}/", echo_service(&rig, "us-east"));
-    assert_eq!(ready_nodes(&rig, "us-east").unwrap(), nodes("us-east", &[1, 2]));
+    let url = web(&rig, "us-east");
+    assert_eq!(shown(&rig, "us-east"), WELL, "before");
+    eventually("three pods, before", || {
+        Some(ready_on(&rig, "us-east")).filter(|nodes| nodes.len() == 3).ok_or("not three")
+    });
     rig.kill_node("us-east-2").unwrap();
     assert_eq!(rig.broken(), ["us-east-2 is off"]);
     rig.exec("us-east-2", "true", &[]).expect_err("nothing runs on it");
-    eventually("NotReady", || {
-        let ready = ready_nodes(&rig, "us-east")?;
-        if ready == nodes("us-east", &[1]) { Ok(()) } else { Err(format!("{ready:?}")) }
-    });
-    let endpoints = "get endpointslices -l kubernetes.io/service-name=echo -o \
-                     jsonpath={range.items[*].endpoints[?(@.conditions.ready==true)]}{.nodeName},{end}";
+    shows(&rig, "us-east", "1 Ready, 2 NotReady");
     eventually("its pods are no longer ready", || {
-        let text = kubectl(&rig, "us-east", endpoints);
-        if text.contains("us-east-1") && !text.contains("us-east-2") { Ok(()) } else { Err(text) }
+        let nodes = ready_on(&rig, "us-east");
+        if nodes.iter().all(|node| node == "us-east-1") { Ok(()) } else { Err(nodes) }
+    });
+    eventually("three pods on the other node", || {
+        let nodes = ready_on(&rig, "us-east");
+        if nodes == ["us-east-1"; 3] { Ok(()) } else { Err(nodes) }
     });
     eventually("the service answers from the other node", || {
         (0..10).map(|_| curl(&url)).collect::<Result<Vec<_>, _>>()
     });
     rig.heal().unwrap();
-    assert_eq!(ready_nodes(&rig, "us-east").unwrap(), nodes("us-east", &[1, 2]));
-    kubectl(&rig, "us-east", "rollout status deployment/echo --timeout=120s");
+    assert_eq!(shown(&rig, "us-east"), WELL, "after");
+    kubectl(&rig, "us-east", "rollout status deployment/web --timeout=120s");
     eventually("after", || curl(&url));
 }
 
 #[test]
 fn without_its_api_a_cluster_goes_on_serving() {
     let Some(rig) = shared("without_its_api_a_cluster_goes_on_serving") else { return };
-    let url = format!("http://{}/", echo_service(&rig, "us-east"));
+    let url = web(&rig, "us-east");
+    assert_eq!(shown(&rig, "us-east"), WELL, "before");
     rig.kill_api("us-east").unwrap();
-    let said = try_kubectl(&rig, "us-east", "get nodes").unwrap_err();
-    assert!(said.contains("refused"), "{said}");
+    assert_eq!(rig.broken(), ["the API server of us-east is off"]);
+    assert_eq!([shown(&rig, "us-east"), shown(&rig, "eu-west")], ["refused", WELL], "others do not mind");
     curl(&url).expect("pods and load balancers do not need it");
-    ready_nodes(&rig, "eu-west").expect("other clusters do not mind");
     rig.heal().unwrap();
-    assert_eq!(ready_nodes(&rig, "us-east").unwrap(), nodes("us-east", &[1, 2]));
+    assert_eq!(shown(&rig, "us-east"), WELL, "after");
 }
 
 #[test]
 fn a_lost_cluster_comes_back_with_what_it_had() {
     let Some(rig) = shared("a_lost_cluster_comes_back_with_what_it_had") else { return };
-    let url = format!("http://{}/", echo_service(&rig, "us-east"));
+    let url = web(&rig, "us-east");
+    assert_eq!(shown(&rig, "us-east"), WELL, "before");
     kubectl(&rig, "us-east", "create configmap memory --from-literal=word=kept");
     rig.kill_cluster("us-east").unwrap();
     curl(&url).expect_err("nobody there");
-    try_kubectl(&rig, "us-east", "get nodes --request-timeout=2s").expect_err("nobody there");
+    let gone = shown(&rig, "us-east");
+    assert!(!gone.contains("Ready"), "{gone}");
     let other = rig.plan().clusters[0].control;
     curl_at(&rig, "eu-west-1", &format!("https://{other}:6443/")).expect_err("nor from another cluster");
-    ready_nodes(&rig, "eu-west").expect("other clusters do not mind");
+    assert_eq!(shown(&rig, "eu-west"), WELL, "other clusters do not mind");
     rig.heal().unwrap();
+    assert_eq!(shown(&rig, "us-east"), WELL, "after");
     assert_eq!(kubectl(&rig, "us-east", "get configmap memory -o jsonpath={.data.word}"), "kept");
     kubectl(&rig, "us-east", "delete configmap memory");
     within(Duration::from_secs(90), "its pods run again", || curl(&url));

@@ -8,4 +8,6 @@
 mod day;
 mod faults;
 mod leftovers;
+#[path = "../../../../tests/members/run.rs"]
+mod members;
 mod support;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use landfall_rig::{Config, Rig, assets, check_machine};
 
+use crate::members;
+
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -145,33 +147,23 @@ pub(crate) fn within<T, E: std::fmt::Debug>(
     }
 }
 
-/// Which nodes a cluster's kubectl calls Ready.
-pub(crate) fn ready_nodes(rig: &Rig, cluster: &str) -> Result<Vec<String>, String> {
-    let text = try_kubectl(rig, cluster, "get nodes --no-headers")?;
-    let ready = text.lines().filter(|line| line.split_whitespace().nth(1) == Some("Ready"));
-    Ok(ready.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
-}
-
-/// Makes an echo deployment with a load balancer, unless it is there, and gives the balancer's address.
-pub(crate) fn echo_service(rig: &Rig, cluster: &str) -> String {
-    if try_kubectl(rig, cluster, "get deployment echo").is_err() {
-        kubectl(
-            rig,
-            cluster,
-            "create deployment echo --image=landfall.dev/echo:dev --replicas=3 --port=8080",
-        );
-        kubectl(rig, cluster, "expose deployment echo --type=LoadBalancer --port=80 --target-port=8080");
+/// Applies the manifests that simulated clusters are tested with too, unless they are there, and makes a pod to ask
+/// from. Where the load balancer answers.
+pub(crate) fn web(rig: &Rig, cluster: &str) -> String {
+    if try_kubectl(rig, cluster, "get deployment web").is_err() {
+        kubectl(rig, cluster, &format!("apply -f {}/web.yaml", members::DIRECTORY));
         kubectl(rig, cluster, "run client --image=landfall.dev/tools:1");
     }
-    kubectl(rig, cluster, "rollout status deployment/echo --timeout=120s");
+    kubectl(rig, cluster, "rollout status deployment/web --timeout=120s");
     kubectl(rig, cluster, "wait --for=condition=Ready pod/client --timeout=120s");
-    let path = "get service echo -o jsonpath={.status.loadBalancer.ingress[0].ip}";
+    let path = "get service web-public -o jsonpath={.status.loadBalancer.ingress[0].ip}";
     let address = eventually("an address", || {
         let address = kubectl(rig, cluster, path);
         if address.is_empty() { Err("none yet") } else { Ok(address) }
     });
-    eventually("the load balancer answers", || curl(&format!("http://{address}/")));
-    address
+    let url = format!("http://{address}:8080");
+    eventually("the load balancer answers", || curl(&url));
+    url
 }
 
 fn last_words(rig: &Rig) {
