@@ -4,7 +4,7 @@
 //! room by those that have some to spare. Kubernetes wants at least one replica from an autoscaler, so there may be
 //! more minimums together than were asked for, but never more maximums.
 
-use crate::reason::{Reason, span};
+use crate::reason::Reason;
 use crate::replicas::{Slot, divide, order};
 
 /// How long after it scaled a cluster gives nothing away, by default.
@@ -219,10 +219,9 @@ fn reason(request: &Request<'_>, seen: &Observation, bounds: Bounds) -> Reason {
 fn idle(request: &Request<'_>, seen: &Observation) -> Part {
     let (step, reason) = match seen.offline_since_ms {
         Some(since_ms) => {
-            let since = span(request.now_ms.saturating_sub(since_ms));
             let lent = request.now_ms.saturating_sub(since_ms) >= request.hold_down_ms;
             let what = if lent { "the others have its part until it returns" } else { "it keeps its part" };
-            (Step::Leave, Reason::new("Offline", format!("offline for {since}: {what}")))
+            (Step::Leave, Reason::new("Offline", format!("offline: {what}")))
         }
         None if seen.draining => (Step::None, Reason::new("Draining", "its replicas move to other clusters")),
         None => {

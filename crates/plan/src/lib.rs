@@ -11,10 +11,11 @@
 //!
 //!   probes ─► membership   Ready, Offline
 //!   shards' status ─► status   the federated object's own: honest sums
+//!   decisions ─► truth   what each cluster has, in words
 //! ```
 //!
 //! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`], [`autoscale`], [`overrides`], [`rollout`],
-//! [`propagation`], [`status`].
+//! [`propagation`], [`status`], [`truth`].
 //!
 //! Every decision carries a [`Reason`] that `kubectl describe` can print. Times are milliseconds since the Unix
 //! epoch and end in `_ms`; where waiting is part of the decision, it says when to look again.
@@ -33,6 +34,7 @@ pub mod reason;
 pub mod replicas;
 pub mod rollout;
 pub mod status;
+pub mod truth;
 
 pub use reason::Reason;
 

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8, &str)] = &[
     ("store", 1, "keeps bytes under keys with revisions"),
     ("runtime", 1, "what every daemon needs once"),
     ("apiserver", 2, "serves kinds over the Kubernetes protocol"),
+    ("control", 2, "the reconcilers: observe, plan, apply"),
     ("sim", 3, "simulated member clusters: controllers, node agents, faults"),
     ("rig", 3, "whole real Kubernetes clusters in network namespaces"),
     ("landfall", 4, "the binary: command line and composition"),

@@ -15,11 +15,11 @@ mod shard;
 use serde_json::Value;
 
 use crate::placement::Verdict;
-use crate::reason::{Reason, span};
+use crate::reason::Reason;
 
 pub use drift::drift;
 pub use shard::{
-    FEDERATION_ANNOTATION, HASH_ANNOTATION, Mark, ORIGIN_ANNOTATION, Origin, build, mark, read_mark, strip,
+    FEDERATION_LABEL, HASH_ANNOTATION, Mark, ORIGIN_ANNOTATION, Origin, build, mark, read_mark, strip,
 };
 
 /// What is wanted in the member.
@@ -83,6 +83,8 @@ pub struct Refused {
     pub hash: u64,
     /// What it said.
     pub message: String,
+    /// It was not refused for what it is: the member was busy, or not reached.
+    pub transient: bool,
     /// When to try again.
     pub retry_ms: i64,
 }
@@ -210,8 +212,8 @@ pub fn origin(observed: &Observed, memory: &Memory) -> Origin {
 
 /// Decides what to do with one object in one member.
 pub fn decide(case: &Case<'_>) -> Decision {
-    if let Some(since_ms) = case.offline_since_ms {
-        return offline(case, since_ms);
+    if case.offline_since_ms.is_some() {
+        return offline(case);
     }
     match (case.intent, case.observed) {
         (_, Observed::Unknown) => now(Step::Wait, "NotSynced", "the member's objects are not all read yet"),
@@ -234,13 +236,13 @@ pub fn settle(debt: &Debt, meant: Intent) -> Intent {
     }
 }
 
-fn offline(case: &Case<'_>, since_ms: i64) -> Decision {
-    let since = span(case.now_ms.saturating_sub(since_ms));
+fn offline(case: &Case<'_>) -> Decision {
+    // No spans of time in what is told: it would be told anew every second.
     let owe = |debt, what: &str| {
         now(
             Step::Owe(debt),
             "Offline",
-            format!("offline for {since}: {what} when it is back, or never if it is forgotten"),
+            format!("offline: {what} when it is back, or never if it is forgotten"),
         )
     };
     let uid = case.memory.uid.clone();
@@ -249,7 +251,7 @@ fn offline(case: &Case<'_>, since_ms: i64) -> Decision {
     match case.intent {
         Intent::Present { .. } => owe(Debt::Apply, "it is brought up to date"),
         Intent::Absent | Intent::Released if !known => {
-            now(Step::Nothing, "NeverThere", format!("offline for {since}, and it never had a shard"))
+            now(Step::Nothing, "NeverThere", "offline, and it never had a shard")
         }
         Intent::Absent => owe(Debt::Delete { uid }, "its shard is deleted"),
         Intent::Released => owe(Debt::Orphan, "its shard is let go"),
@@ -259,7 +261,11 @@ fn offline(case: &Case<'_>, since_ms: i64) -> Decision {
 fn present(case: &Case<'_>, hash: u64, observed: &Observed) -> Decision {
     if let Some(refused) = case.memory.refused.as_ref().filter(|r| r.hash == hash && r.retry_ms > case.now_ms)
     {
-        let reason = Reason::new("Refused", format!("the member refused it: {}", refused.message));
+        let reason = if refused.transient {
+            Reason::new("Retrying", format!("it did not work and is tried again: {}", refused.message))
+        } else {
+            Reason::new("Refused", format!("the member refused it: {}", refused.message))
+        };
         return Decision { step: Step::Wait, reason, look_again_ms: Some(refused.retry_ms) };
     }
     let Observed::Found(found) = observed else {

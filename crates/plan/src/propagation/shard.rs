@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::overrides::{self, Override, OverrideError};
 
-/// The annotation of a shard that names the federation it belongs to.
-pub const FEDERATION_ANNOTATION: &str = "landfall.dev/federation";
+/// The label of a shard that names the federation it belongs to: by it shards are watched, and nothing else is.
+pub const FEDERATION_LABEL: &str = "landfall.dev/federation";
 /// The annotation of a shard that says whether we made it (`Created`) or found it (`Adopted`).
 pub const ORIGIN_ANNOTATION: &str = "landfall.dev/origin";
 /// The annotation of a shard with the hash of what was last applied.
@@ -108,36 +108,50 @@ pub fn mark(shard: &mut Value, federation: &str, origin: Origin, hash: u64) {
     let Some(root) = shard.as_object_mut() else { return };
     let metadata = root.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     let Some(metadata) = metadata.as_object_mut() else { return };
-    let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
-    let Some(annotations) = annotations.as_object_mut() else { return };
-    annotations.insert(FEDERATION_ANNOTATION.into(), federation.into());
-    annotations.insert(ORIGIN_ANNOTATION.into(), origin.word().into());
-    annotations.insert(HASH_ANNOTATION.into(), format!("{hash:016x}").into());
+    let mut put = |place: &str, key: &str, value: Value| {
+        let map = metadata.entry(place).or_insert_with(|| Value::Object(Map::new()));
+        if let Some(map) = map.as_object_mut() {
+            map.insert(key.into(), value);
+        }
+    };
+    put("labels", FEDERATION_LABEL, federation.into());
+    put("annotations", ORIGIN_ANNOTATION, origin.word().into());
+    put("annotations", HASH_ANNOTATION, format!("{hash:016x}").into());
 }
 
 /// Reads the marks of an object in a member; none if it is nobody's shard.
 pub fn read_mark(object: &Value) -> Option<Mark> {
-    let annotations = object.get("metadata")?.get("annotations")?;
-    let text = |key: &str| annotations.get(key).and_then(Value::as_str);
+    let metadata = object.get("metadata")?;
+    let federation = metadata.get("labels")?.get(FEDERATION_LABEL)?.as_str()?;
+    let text = |key: &str| metadata.get("annotations")?.get(key)?.as_str();
     let origin = match text(ORIGIN_ANNOTATION) {
         Some("Created") => Origin::Created,
         // Whatever is not surely ours is treated as found.
         Some(_) | None => Origin::Adopted,
     };
     let hash = text(HASH_ANNOTATION).and_then(|hash| u64::from_str_radix(hash, 16).ok());
-    Some(Mark { federation: text(FEDERATION_ANNOTATION)?.to_owned(), origin, hash })
+    Some(Mark { federation: federation.to_owned(), origin, hash })
 }
 
 fn metadata(metadata: &Value) -> Value {
     let entries = metadata.as_object().into_iter().flatten();
     let kept = entries.filter(|(key, _)| METADATA_KEPT.contains(&key.as_str()));
     let value = |(key, value): (&String, &Value)| {
-        let value = if key == "annotations" { annotations(value) } else { value.clone() };
+        let value = match key.as_str() {
+            "annotations" => annotations(value),
+            "labels" => labels(value),
+            _ => value.clone(),
+        };
         (key.clone(), value)
     };
     Value::Object(
         kept.map(value).filter(|(_, value)| value.as_object().is_none_or(|map| !map.is_empty())).collect(),
     )
+}
+
+fn labels(labels: &Value) -> Value {
+    let entries = labels.as_object().into_iter().flatten().filter(|(key, _)| *key != FEDERATION_LABEL);
+    Value::Object(entries.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 fn annotations(annotations: &Value) -> Value {

@@ -2,7 +2,7 @@
 
 use super::step::Way;
 use super::{Observation, OnLoss, Request, Row, Slot, Standing, autoscaled, rolling};
-use crate::reason::{Reason, span};
+use crate::reason::Reason;
 
 /// All that is known about one cluster when its reason is told.
 pub(super) struct Case<'a> {
@@ -25,28 +25,23 @@ pub(super) fn reason(request: &Request<'_>, case: &Case<'_>) -> Reason {
 }
 
 fn offline(request: &Request<'_>, case: &Case<'_>) -> Reason {
-    let since = span(request.now_ms.saturating_sub(case.row.seen.offline_since_ms.unwrap_or(request.now_ms)));
     let has = case.row.seen.goal.or(case.row.seen.spec).unwrap_or(0);
     let note = "that its API does not answer is no proof that its pods are dead";
     match (case.row.is, request.policy.on_loss) {
-        (Standing::Held { until_ms: Some(until_ms) }, _) => {
-            let left = span(until_ms.saturating_sub(request.now_ms));
-            Reason::new(
-                "OfflineHeld",
-                format!("offline for {since}: its {has} still count for {left}; {note}"),
-            )
+        (Standing::Held { until_ms: Some(_) }, _) => {
+            Reason::new("OfflineHeld", format!("offline: its {has} still count for a while; {note}"))
         }
         (_, OnLoss::Overprovision { percent }) => Reason::new(
             "OfflineOverprovisioned",
-            format!("offline for {since}: its {has} are spare, {percent} % of what is asked for was placed"),
+            format!("offline: its {has} are spare, {percent} % of what is asked for was placed"),
         ),
         (_, OnLoss::Autoscale) => Reason::new(
             "OfflineAutoscaled",
-            format!("offline for {since}: the other clusters' autoscalers make up for its {has}"),
+            format!("offline: the other clusters' autoscalers make up for its {has}"),
         ),
         (_, OnLoss::Migrate { .. }) => Reason::new(
             "OfflineMigrated",
-            format!("offline for {since}: other clusters stand in for its {has}; {note}"),
+            format!("offline: other clusters stand in for its {has}; {note}"),
         ),
     }
 }

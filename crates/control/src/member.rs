@@ -1,0 +1,227 @@
+//! One member: how it is, what it has, and what waits to be done there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use landfall_api::landfall::Cluster;
+use landfall_plan::membership::{Health, State};
+use landfall_plan::propagation::Memory;
+use landfall_runtime::clock;
+use landfall_runtime::tasks::Tasks;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+
+use crate::federation::Federation;
+use crate::kinds::KindId;
+use crate::lane::{Lane, Offered};
+use crate::shelf::{Key, Shelf};
+use crate::shards::{self, Job};
+use crate::watch::{self, Change};
+
+/// How many shards are written to one member at a time.
+const WORKERS_MAX: usize = 8;
+/// How often everything is listed anew, whatever the watches say.
+const COMPARE_EVERY: Duration = Duration::from_secs(600);
+
+/// A member of the federation.
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its `Cluster`, as it was last seen.
+    pub cluster: RwLock<Arc<Cluster>>,
+    /// How it is.
+    pub health: Mutex<Health>,
+    /// Wakes whoever probes it: its address, its credentials or its probe changed.
+    pub changed: Notify,
+    session: RwLock<Option<Arc<Session>>>,
+    shelves: RwLock<HashMap<KindId, Arc<Shelf>>>,
+    notes: Mutex<HashMap<Key, Note>>,
+}
+
+/// Being connected to a member. Dropping it ends its watches and drops what was under way.
+pub struct Session {
+    /// Its API.
+    pub client: kube::Client,
+    lane: Lane<Job>,
+    tasks: Tasks,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.tasks.stop();
+    }
+}
+
+/// What is remembered of one shard between two looks. Losing it costs a look, never a shard.
+#[derive(Clone, Debug, Default)]
+pub struct Note {
+    /// What `plan` asks to be remembered.
+    pub memory: Memory,
+    /// How many attempts in a row failed.
+    pub failures: u32,
+    /// Nothing with this hash is tried before this time.
+    pub pause: Option<(u64, Instant)>,
+    /// What went wrong last.
+    pub trouble: Option<String>,
+    /// Since when fewer replicas are ready than asked for.
+    pub unready_since_ms: Option<i64>,
+    /// Its pods, when they were last looked at.
+    pub pods: Option<Pods>,
+    /// What in a namespace is not ours.
+    pub shelters: Option<Option<String>>,
+}
+
+/// What is wrong with the pods of a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pods {
+    /// When they were looked at.
+    pub at_ms: i64,
+    /// Since when each that has no node waits.
+    pub unschedulable_since_ms: Vec<i64>,
+    /// How many crash again and again.
+    pub crash_looping: u32,
+}
+
+impl Member {
+    /// A member of which only its `Cluster` is known.
+    pub fn new(cluster: Cluster, health: Health) -> Self {
+        Self {
+            name: cluster.metadata.name.clone().unwrap_or_default(),
+            cluster: RwLock::new(Arc::new(cluster)),
+            health: Mutex::new(health),
+            changed: Notify::new(),
+            session: RwLock::new(None),
+            shelves: RwLock::default(),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// Since when nothing can be told about it: it is offline, or was not asked often enough yet.
+    pub fn silent_since_ms(&self) -> Option<i64> {
+        let health = self.health.lock();
+        match health.state {
+            State::Offline => Some(health.since_ms),
+            State::Unknown | State::Ready | State::NotReady => None,
+        }
+    }
+
+    /// Begins to watch and to write, with nothing from before held for true.
+    pub fn connect(self: &Arc<Self>, federation: &Arc<Federation>, client: kube::Client) {
+        let session = Session { client, lane: Lane::new(WORKERS_MAX), tasks: Tasks::default() };
+        let session = Arc::new(session);
+        for shelf in self.shelves.read().values() {
+            shelf.doubt();
+        }
+        *self.session.write() = Some(session.clone());
+        let shelves: Vec<_> = self.shelves.read().values().cloned().collect();
+        for shelf in shelves {
+            self.follow(federation, &session, shelf);
+        }
+    }
+
+    /// Stops watching and writing.
+    pub fn disconnect(&self) {
+        *self.session.write() = None;
+    }
+
+    /// The session, while there is one.
+    pub fn session(&self) -> Option<Arc<Session>> {
+        self.session.read().clone()
+    }
+
+    /// Its objects of a kind; they are watched from the first time they are asked for.
+    pub fn shelf(self: &Arc<Self>, federation: &Arc<Federation>, kind: KindId) -> Arc<Shelf> {
+        if let Some(shelf) = self.shelves.read().get(&kind) {
+            return shelf.clone();
+        }
+        let mut shelves = self.shelves.write();
+        if let Some(shelf) = shelves.get(&kind) {
+            return shelf.clone();
+        }
+        let shelf = Arc::new(Shelf::new(federation.kinds.get(kind)));
+        shelves.insert(kind, shelf.clone());
+        drop(shelves);
+        if let Some(session) = self.session() {
+            self.follow(federation, &session, shelf.clone());
+        }
+        shelf
+    }
+
+    /// What is remembered of a shard.
+    pub fn note(&self, key: &Key) -> Note {
+        self.notes.lock().get(key).cloned().unwrap_or_default()
+    }
+
+    /// Changes what is remembered of a shard.
+    pub fn noting<T>(&self, key: &Key, change: impl FnOnce(&mut Note) -> T) -> T {
+        change(self.notes.lock().entry(key.clone()).or_default())
+    }
+
+    /// Forgets a shard whose object is gone.
+    pub fn forget(&self, key: &Key) {
+        self.notes.lock().remove(key);
+    }
+
+    /// Whether something waits or runs for a shard.
+    pub fn busy(&self, key: &Key) -> bool {
+        self.session().is_some_and(|session| session.lane.busy(key))
+    }
+
+    /// Has something done to a shard, unless the same failed a moment ago.
+    pub fn submit(self: &Arc<Self>, federation: &Arc<Federation>, key: &Key, job: Job) {
+        let Some(session) = self.session() else { return };
+        let pause = self.notes.lock().get(key).and_then(|note| note.pause);
+        if let Some((hash, until)) = pause
+            && hash == job.hash()
+            && let Some(left) = until.checked_duration_since(clock::instant())
+        {
+            federation.queue.push_after(key, left);
+            return;
+        }
+        if session.lane.offer(key, job) == Offered::StartWorker {
+            // A session must not be kept alive by its own workers.
+            let (member, federation, own) = (self.clone(), federation.clone(), Arc::downgrade(&session));
+            session.tasks.spawn_until_stop(async move { member.work(&federation, &own).await });
+        }
+    }
+
+    async fn work(self: &Arc<Self>, federation: &Arc<Federation>, session: &Weak<Session>) {
+        let next = || {
+            let session = session.upgrade()?;
+            let (key, job) = session.lane.next()?;
+            Some((session.client.clone(), key, job))
+        };
+        while let Some((client, key, job)) = next() {
+            shards::run(federation, self, &client, &key, job).await;
+            if let Some(session) = session.upgrade() {
+                session.lane.done(&key);
+            }
+            federation.queue.push(key);
+        }
+    }
+
+    fn follow(self: &Arc<Self>, federation: &Arc<Federation>, session: &Arc<Session>, shelf: Arc<Shelf>) {
+        let labels = federation.config.shard_labels();
+        let (client, federation, member) = (session.client.clone(), federation.clone(), Arc::downgrade(self));
+        session.tasks.spawn_until_stop(async move {
+            let tell = |change: Change| match change {
+                Change::Object(key) => federation.queue.push(key),
+                Change::Synced(changed) => {
+                    federation.queue.push_all(changed);
+                    // Whoever waited for this list, and those that it does not have.
+                    federation.queue.push_all(federation.shelf(shelf.row.id).keys());
+                    federation.queue.push_all(federation.debts.keys());
+                    if let Some(member) = member.upgrade() {
+                        member.changed.notify_one();
+                    }
+                }
+            };
+            loop {
+                let following = watch::follow(client.clone(), shelf.row.clone(), &labels, &shelf, &tell);
+                // A slow full comparison: whatever a watch may have missed is found by the next list.
+                let _ = tokio::time::timeout(COMPARE_EVERY, following).await;
+            }
+        });
+    }
+}

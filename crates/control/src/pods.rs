@@ -1,0 +1,108 @@
+//! Looks into members where a shard alone does not tell: at the pods that are not ready, and into namespaces before they go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use landfall_plan::propagation::FEDERATION_LABEL;
+use serde_json::Value;
+
+use crate::client::{Ask, Trouble, ask_json};
+use crate::federation::{Federation, now_ms};
+use crate::kinds::{self, Row};
+use crate::member::{Member, Pods};
+use crate::shelf::Key;
+
+/// How long one look may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Most pods that are looked at; with more, the first ones speak for all.
+const PODS_MAX: usize = 500;
+
+/// Looks at the pods of a shard.
+pub async fn look(member: &Member, client: &kube::Client, key: &Key, selector: &str) -> Result<(), Trouble> {
+    let query = selector.replace('%', "%25").replace(' ', "%20").replace('=', "%3D").replace(',', "%2C");
+    let path = format!("/api/v1/namespaces/{}/pods?limit={PODS_MAX}&labelSelector={query}", key.namespace);
+    let list = ask_json(client, Ask::new(Method::GET, &path), TIMEOUT).await?;
+    let pods = list.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let found = Pods {
+        at_ms: now_ms(),
+        unschedulable_since_ms: pods.iter().filter_map(unschedulable_since_ms).collect(),
+        crash_looping: u32::try_from(pods.iter().filter(|pod| crash_looping(pod)).count()).unwrap_or(u32::MAX),
+    };
+    member.noting(key, |note| note.pods = Some(found));
+    Ok(())
+}
+
+fn unschedulable_since_ms(pod: &Value) -> Option<i64> {
+    let conditions = pod.get("status")?.get("conditions")?.as_array()?;
+    let text = |condition: &Value, key: &str| condition.get(key).and_then(Value::as_str).map(str::to_owned);
+    let condition = conditions.iter().find(|c| text(c, "type").as_deref() == Some("PodScheduled"))?;
+    let unschedulable = text(condition, "status").as_deref() == Some("False")
+        && text(condition, "reason").as_deref() == Some("Unschedulable");
+    let since = text(condition, "lastTransitionTime")?.parse::<jiff::Timestamp>().ok()?;
+    unschedulable.then(|| since.as_millisecond())
+}
+
+fn crash_looping(pod: &Value) -> bool {
+    let statuses = pod.get("status").and_then(|status| status.get("containerStatuses"));
+    let waits = |container: &Value| {
+        let reason = container.get("state")?.get("waiting")?.get("reason")?.as_str()?;
+        Some(matches!(reason, "CrashLoopBackOff" | "ImagePullBackOff" | "ErrImagePull" | "CreateContainerError"))
+    };
+    statuses.and_then(Value::as_array).is_some_and(|all| all.iter().any(|c| waits(c) == Some(true)))
+}
+
+/// Looks for something in a namespace that is not ours and would go with it.
+pub async fn look_inside(
+    federation: &Arc<Federation>,
+    member: &Member,
+    client: &kube::Client,
+    key: &Key,
+) -> Result<(), Trouble> {
+    let mut found = None;
+    for row in federation.kinds.all().iter().filter(|row| row.namespaced) {
+        let path = format!("{}?limit=50&labelSelector=%21{FEDERATION_LABEL}", row.collection(&key.name));
+        let list = match ask_json(client, Ask::new(Method::GET, &path), TIMEOUT).await {
+            Ok(list) => list,
+            // Not served there, so nothing of it is there; or not ours to see.
+            Err(trouble) if matches!(trouble.code(), Some(404)) => continue,
+            Err(trouble) => return Err(trouble),
+        };
+        let items = list.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if let Some(name) = items.iter().find_map(|item| stranger(row, item)) {
+            found = Some(format!("{} {name}", row.kind));
+            break;
+        }
+    }
+    member.noting(key, |note| note.shelters = Some(found));
+    Ok(())
+}
+
+/// The name of an object that somebody else made on purpose: not what a cluster or a controller makes by itself.
+fn stranger(row: &Row, object: &Value) -> Option<String> {
+    let metadata = object.get("metadata")?;
+    let owned = metadata.get("ownerReferences").and_then(Value::as_array).is_some_and(|owners| !owners.is_empty());
+    let name = metadata.get("name")?.as_str()?;
+    (!owned && kinds::eligible(row, object)).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_that_wait_and_pods_that_crash() {
+        let waiting = json!({"status": {"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "lastTransitionTime": "1970-01-01T00:00:05Z",
+        }]}});
+        assert_eq!(unschedulable_since_ms(&waiting), Some(5_000));
+        assert_eq!(unschedulable_since_ms(&json!({"status": {"conditions": []}})), None);
+        let state = |reason: &str| json!({"status": {"containerStatuses": [{"state": {"waiting": {"reason": reason}}}]}});
+        assert!(crash_looping(&state("CrashLoopBackOff")));
+        assert!(!crash_looping(&state("ContainerCreating")));
+        assert!(!crash_looping(&json!({})));
+    }
+}

@@ -1,0 +1,274 @@
+//! Propagation: every federated object has its shard in every member it is meant for, and says how that stands.
+//!
+//! Reads:      federated objects and namespaces at the hub, Cluster, members' shards
+//! Decides:    plan::{placement, replicas, autoscale, overrides, rollout, propagation}
+//! Writes:     shards in members; finalizer, annotation, status and Events of the object at the hub; debts
+//! Wakes on:   any of the above changing, when a plan says so, and every 5 min
+//! Guarantees: idempotent; safe to run twice at once; a member that is slow or dead delays no other; never deletes what it
+//!             does not own
+//! Limits:     one look at a time; writes are the members' lanes'
+
+mod numbers;
+mod ruling;
+mod sight;
+mod tell;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_plan::propagation::{Deletion, Step};
+use landfall_plan::truth;
+use landfall_runtime::clock;
+use serde_json::Value;
+
+use crate::federation::{Federation, now_ms};
+use crate::hub::{Update, Writer};
+use crate::kinds::{self, NAMESPACES, Row};
+use crate::shards::Job;
+use crate::shelf::{Key, Seen};
+use ruling::{Mistake, Ruling, Rulings, Subject};
+use sight::Sight;
+
+pub use numbers::TEMPLATE_ANNOTATION;
+pub use ruling::ADOPT_ANNOTATION;
+
+/// Holds a federated object that is deleted until its shards are gone, let go, or owed.
+pub const FINALIZER: &str = "landfall.dev/shards";
+
+/// How often everything is looked at although nothing changed.
+const RESYNC: Duration = Duration::from_secs(300);
+/// How soon an object is looked at again while its shards are being written.
+const SOON: Duration = Duration::from_millis(100);
+/// How often the pods of a shard that is not ready are looked at.
+const PODS_EVERY_MS: i64 = 5_000;
+
+/// Looks at objects as they come, for ever.
+pub async fn run(federation: &Arc<Federation>) {
+    let looks = async {
+        loop {
+            let key = federation.queue.next().await;
+            let began = clock::instant();
+            look(federation, &key);
+            federation.metrics.looks.inc();
+            federation.metrics.look_s.observe(began.elapsed());
+            federation.metrics.queue.set(i64::try_from(federation.queue.len()).unwrap_or(i64::MAX));
+            // Others have work too.
+            tokio::task::yield_now().await;
+        }
+    };
+    let resyncs = async {
+        loop {
+            tokio::time::sleep(RESYNC).await;
+            federation.queue.push_all(federation.everything());
+        }
+    };
+    tokio::join!(looks, resyncs);
+}
+
+/// Looks at one object: observes, asks what to do, has it done.
+fn look(federation: &Arc<Federation>, key: &Key) {
+    let row = federation.kinds.get(key.kind);
+    let Some(seen) = federation.shelf(key.kind).get(key) else {
+        settle(federation, key);
+        return;
+    };
+    if federation.writer.busy(key) {
+        // What it is about to be is not what it is.
+        federation.queue.push_after(key, SOON);
+        return;
+    }
+    let object = seen.value();
+    let finalizers = finalizers(&object);
+    let held = finalizers.iter().any(|name| name == FINALIZER);
+    if !kinds::eligible(&row, &object) {
+        if held {
+            release(federation, key, &seen, finalizers, Update::default());
+        }
+        return;
+    }
+    let deletion = Deletion::of(&object);
+    if !held {
+        if deletion.is_none() {
+            let finalizers = finalizers.into_iter().chain([FINALIZER.to_owned()]).collect();
+            let finalizers = Some((finalizers, seen.version.to_string()));
+            Writer::submit(federation, key, Update { finalizers, ..Update::default() });
+        }
+        return;
+    }
+    let text = object.pointer("/metadata/annotations").and_then(|all| all.get(truth::ANNOTATION));
+    let lines = truth::read(text.and_then(Value::as_str).unwrap_or(""));
+    let sights: Vec<Sight> =
+        federation.all_members().into_iter().map(|member| Sight::new(federation, member, key, &lines)).collect();
+    match rule(federation, key, &row, &object, &sights) {
+        Ok(rulings) => {
+            let rulings = hold_back(federation, key, &row, &object, &sights, rulings);
+            act(federation, key, &sights, &rulings);
+            if let Some(at_ms) = rulings.look_again_ms {
+                let wait = u64::try_from(at_ms.saturating_sub(now_ms())).unwrap_or(0);
+                federation.queue.push_after(key, Duration::from_millis(wait.max(100)));
+            }
+            match deletion {
+                Some(_) => let_go(federation, key, &seen, finalizers, &sights, &rulings),
+                None => tell::tell(federation, key, &row, &object, &sights, &Ok(rulings)),
+            }
+        }
+        Err(mistake) => tell::tell(federation, key, &row, &object, &sights, &Err(mistake)),
+    }
+}
+
+fn rule(
+    federation: &Arc<Federation>,
+    key: &Key,
+    row: &Row,
+    object: &Value,
+    sights: &[Sight],
+) -> Result<Rulings, Mistake> {
+    let namespace = namespace_of(federation, key).map(|seen| seen.value());
+    ruling::rule(
+        &Subject {
+            key,
+            row,
+            object,
+            federation: &federation.config.federation,
+            namespace: namespace.as_ref(),
+            autoscaled: federation.autoscaled(row, key),
+        },
+        sights,
+    )
+}
+
+fn namespace_of(federation: &Arc<Federation>, key: &Key) -> Option<Arc<Seen>> {
+    let own = Key { kind: NAMESPACES, namespace: "".into(), name: key.namespace.clone() };
+    (!key.namespace.is_empty()).then(|| federation.shelf(NAMESPACES).get(&own)).flatten()
+}
+
+/// Keeps work back that another object must come before: a shard waits for its namespace, and a namespace goes after all
+/// that is in it.
+fn hold_back(
+    federation: &Arc<Federation>,
+    key: &Key,
+    row: &Row,
+    object: &Value,
+    sights: &[Sight],
+    mut rulings: Rulings,
+) -> Rulings {
+    for (sight, ruling) in sights.iter().zip(&mut rulings.each) {
+        let wait = match &ruling.job {
+            Some(Job::Apply(_)) => tell::before_apply(federation, key, object, sight),
+            Some(Job::Delete { .. }) if row.id == NAMESPACES => before_delete(federation, key, sight),
+            _ => None,
+        };
+        if let Some(reason) = wait {
+            ruling.job = None;
+            ruling.decision.step = Step::Wait;
+            ruling.decision.reason = reason;
+        }
+        if ruling.job.is_none() && ruling.part {
+            ruling.job = pods(sight, key, row);
+        }
+    }
+    rulings
+}
+
+/// What must be known or done before a namespace goes.
+fn before_delete(federation: &Arc<Federation>, key: &Key, sight: &Sight) -> Option<landfall_plan::Reason> {
+    let inside = |row: &Arc<Row>| {
+        let shelf = sight.member.shelf(federation, row.id);
+        shelf.keys().into_iter().any(|other| other.namespace == key.name)
+    };
+    if federation.kinds.all().iter().filter(|row| row.namespaced).any(inside) {
+        federation.queue.push_after(key, Duration::from_secs(1));
+        return Some(landfall_plan::Reason::new("NotEmpty", "the shards in it go first"));
+    }
+    if sight.note.shelters.is_none() {
+        sight.member.submit(federation, key, Job::LookInside);
+        return Some(landfall_plan::Reason::new("LookingInside", "what is in it is looked at first"));
+    }
+    None
+}
+
+/// A look at the pods of a shard that is not ready, when one is due.
+fn pods(sight: &Sight, key: &Key, row: &Row) -> Option<Job> {
+    landfall_plan::replicas::Scalable::of(&row.kind)?;
+    let found = sight.found.as_ref().filter(|_| sight.synced)?;
+    let scalable = landfall_plan::replicas::Scalable::of(&row.kind)?;
+    let short = numbers::ready(found) < numbers::spec_replicas(scalable, found).unwrap_or(0) && row.kind != "Job";
+    let since = sight.member.noting(key, |note| {
+        note.unready_since_ms = if short { note.unready_since_ms.or_else(|| Some(now_ms())) } else { None };
+        note.unready_since_ms
+    })?;
+    let last = sight.note.pods.as_ref().map_or(since, |pods| pods.at_ms.max(since));
+    if now_ms() - last < PODS_EVERY_MS {
+        return None;
+    }
+    Some(Job::LookAtPods { selector: numbers::pod_selector(found)? })
+}
+
+/// Has done what was decided.
+fn act(federation: &Arc<Federation>, key: &Key, sights: &[Sight], rulings: &Rulings) {
+    let mut unready = false;
+    for (sight, ruling) in sights.iter().zip(&rulings.each) {
+        if let Some(job) = &ruling.job {
+            sight.member.submit(federation, key, job.clone());
+        }
+        unready |= ruling.part && sight.member.note(key).unready_since_ms.is_some();
+    }
+    if unready {
+        federation.queue.push_after(key, Duration::from_millis(u64::try_from(PODS_EVERY_MS).unwrap_or(5_000)));
+    }
+}
+
+/// Lets a deleted object go once no member holds it up; what is owed is written down first.
+fn let_go(
+    federation: &Arc<Federation>,
+    key: &Key,
+    seen: &Seen,
+    finalizers: Vec<String>,
+    sights: &[Sight],
+    rulings: &Rulings,
+) {
+    if !rulings.each.iter().all(|ruling| ruling.decision.lets_go()) {
+        return;
+    }
+    let owed = |(sight, ruling): (&Sight, &Ruling)| match &ruling.decision.step {
+        Step::Owe(debt) => Some((sight.member.name.clone(), Some(debt.clone()))),
+        _ => None,
+    };
+    let debts = sights.iter().zip(&rulings.each).filter_map(owed).collect();
+    for sight in sights {
+        sight.member.forget(key);
+    }
+    release(federation, key, seen, finalizers, Update { debts, ..Update::default() });
+}
+
+fn release(federation: &Arc<Federation>, key: &Key, seen: &Seen, finalizers: Vec<String>, update: Update) {
+    let kept = finalizers.into_iter().filter(|name| name != FINALIZER).collect();
+    let finalizers = Some((kept, seen.version.to_string()));
+    Writer::submit(federation, key, Update { finalizers, ..update });
+}
+
+/// Does what is owed of an object that is gone.
+fn settle(federation: &Arc<Federation>, key: &Key) {
+    let mut struck = Vec::new();
+    for (cluster, debt) in federation.debts.of(key) {
+        let Some(member) = federation.members.read().get(&cluster).cloned() else { continue };
+        let sight = Sight::new(federation, member, key, &[]);
+        if sight.offline_since_ms.is_some() {
+            continue;
+        }
+        let ruling = ruling::settle(&federation.config.federation, &sight, &debt);
+        if let Some(job) = ruling.job {
+            sight.member.submit(federation, key, job);
+        } else if ruling.decision.step == Step::Nothing {
+            struck.push((cluster, None));
+        }
+    }
+    if !struck.is_empty() {
+        Writer::submit(federation, key, Update { debts: struck, ..Update::default() });
+    }
+}
+
+fn finalizers(object: &Value) -> Vec<String> {
+    let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,135 @@
+//! Reading shards as the planners of replicas, autoscalers and rollouts want to see them.
+
+use landfall_plan::replicas::{GOAL_ANNOTATION, Scalable};
+use landfall_plan::{autoscale, replicas, rollout};
+use serde_json::Value;
+
+use super::sight::Sight;
+
+/// The annotation of a shard with the hash of the pod template it was last given, for rollouts in turn.
+pub const TEMPLATE_ANNOTATION: &str = "landfall.dev/template";
+
+fn number(object: &Value, path: &str) -> Option<u32> {
+    u32::try_from(object.pointer(path)?.as_i64()?).ok()
+}
+
+fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
+}
+
+/// The replicas that a shard asks for.
+pub fn spec_replicas(scalable: &Scalable, object: &Value) -> Option<u32> {
+    number(object, &format!("/spec/{}", scalable.field))
+}
+
+/// How many are ready.
+pub fn ready(object: &Value) -> u32 {
+    let field = if object.get("kind").and_then(Value::as_str) == Some("Job") { "ready" } else { "readyReplicas" };
+    number(object, &format!("/status/{field}")).unwrap_or(0)
+}
+
+/// Whether the shard's own controller has seen what it was last given.
+pub fn settled(object: &Value) -> bool {
+    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+    object.pointer("/status/observedGeneration").and_then(Value::as_i64).unwrap_or(0) >= generation
+}
+
+/// One cluster for `plan::replicas`.
+pub fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> replicas::Observation {
+    let spec = &sight.cluster.spec;
+    let silent = sight.offline_since_ms.or_else(|| {
+        // Not read yet: it counts with what was told last.
+        (!sight.synced).then(|| sight.member.health.lock().since_ms)
+    });
+    let mut seen = replicas::Observation {
+        cluster: sight.member.name.clone(),
+        offline_since_ms: silent,
+        cordoned: spec.cordoned,
+        draining: draining || spec.draining,
+        unready_since_ms: sight.note.unready_since_ms,
+        ..replicas::Observation::default()
+    };
+    if let Some(found) = sight.found.as_ref().filter(|_| sight.seen.as_ref().is_some_and(|seen| seen.mark.is_some())) {
+        seen.spec = spec_replicas(scalable, found);
+        seen.goal = annotation(found, GOAL_ANNOTATION).and_then(|goal| goal.parse().ok());
+        seen.ready = ready(found);
+        if found.get("kind").and_then(Value::as_str) == Some("Deployment") {
+            let updated = number(found, "/status/updatedReplicas").unwrap_or(0);
+            seen.updated = Some(if settled(found) { updated } else { 0 });
+        }
+    } else if let Some(count) = sight.line.as_ref().and_then(|line| line.count).filter(|_| silent.is_some()) {
+        seen.spec = Some(count.wanted);
+    }
+    if let Some(pods) = &sight.note.pods
+        && sight.note.unready_since_ms.is_some()
+    {
+        seen.unschedulable_since_ms.clone_from(&pods.unschedulable_since_ms);
+        seen.crash_looping = pods.crash_looping;
+    }
+    seen
+}
+
+/// One cluster for `plan::autoscale`.
+pub fn autoscaler(sight: &Sight) -> autoscale::Observation {
+    let found = sight.found.as_ref();
+    let of = |path: &str| found.and_then(|found| number(found, path));
+    let time = |path: &str| {
+        let text = found?.pointer(path)?.as_str()?;
+        Some(text.parse::<jiff::Timestamp>().ok()?.as_millisecond())
+    };
+    let bounds = of("/spec/maxReplicas").map(|max| autoscale::Bounds { min: of("/spec/minReplicas").unwrap_or(1), max });
+    autoscale::Observation {
+        cluster: sight.member.name.clone(),
+        weight: 1,
+        bounds,
+        current: of("/status/currentReplicas").unwrap_or(0),
+        desired: of("/status/desiredReplicas").unwrap_or(0),
+        last_scale_ms: time("/status/lastScaleTime"),
+        offline_since_ms: sight.offline_since_ms,
+        draining: sight.cluster.spec.draining,
+    }
+}
+
+/// One cluster for `plan::rollout`.
+pub fn rollout(sight: &Sight) -> rollout::Observation {
+    let mut seen = rollout::Observation {
+        cluster: sight.member.name.clone(),
+        offline: sight.offline_since_ms.is_some() || !sight.synced,
+        ..rollout::Observation::default()
+    };
+    let Some(found) = &sight.found else { return seen };
+    let of = |path: &str| number(found, path).unwrap_or(0);
+    // A shard that was given its template before turns were asked for has none of the hashes.
+    let given = annotation(found, TEMPLATE_ANNOTATION).and_then(|hash| u64::from_str_radix(hash, 16).ok());
+    seen.template = Some(given.unwrap_or(0));
+    seen.observed = settled(found);
+    seen.replicas = of("/spec/replicas");
+    seen.updated = of("/status/updatedReplicas");
+    seen.available = of("/status/availableReplicas");
+    let progressing = condition(found, "Progressing");
+    let text = |key: &str| progressing.and_then(|condition| condition.get(key)).and_then(Value::as_str);
+    if text("reason") == Some("NewReplicaSetAvailable") {
+        let time = text("lastUpdateTime").and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        seen.complete_since_ms = time.map(jiff::Timestamp::as_millisecond);
+    }
+    if text("reason") == Some("ProgressDeadlineExceeded") {
+        seen.failed = Some(text("message").unwrap_or("no progress before the deadline").to_owned());
+    } else if let Some(pods) = sight.note.pods.as_ref().filter(|pods| pods.crash_looping > 0) {
+        seen.failed = Some(format!("{} pods crash again and again", pods.crash_looping));
+    }
+    seen
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
+}
+
+/// The label selector of a workload's pods, as a query has it.
+pub fn pod_selector(object: &Value) -> Option<String> {
+    let selector = object.pointer("/spec/selector")?;
+    // A ReplicationController's selector has no `matchLabels`.
+    let labels = selector.get("matchLabels").unwrap_or(selector).as_object()?;
+    let pairs = labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    Some(pairs.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
+}

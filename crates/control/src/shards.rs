@@ -1,0 +1,293 @@
+//! Writing to members: one shard at a time, exactly as it was decided.
+//!
+//! Reads:      what the decision gave; the member's object where it must not be written over blindly
+//! Decides:    nothing; what an answer means for the next attempt
+//! Writes:     shards in members (field manager `landfall`), by server-side apply
+//! Guarantees: an object that was there before is never marked as made by us; only the uid that was decided on is deleted
+//! Limits:     8 at a time per member, 10 s each; failures wait longer each time, up to 5 min
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use landfall_plan::propagation::{self, FEDERATION_LABEL, HASH_ANNOTATION, ORIGIN_ANNOTATION, Origin, Refused};
+use landfall_plan::replicas::GOAL_ANNOTATION;
+use landfall_runtime::clock;
+use serde_json::{Value, json};
+
+use crate::client::{Ask, Trouble, ask, ask_json};
+use crate::federation::{Federation, now_ms};
+use crate::kinds::Row;
+use crate::member::Member;
+use crate::pods;
+use crate::shelf::{Key, Seen};
+
+/// Our name in `managedFields`.
+pub const MANAGER: &str = "landfall";
+
+/// How long one request may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The first wait after a refusal, and the longest.
+const REFUSED_WAIT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+/// The first wait after a failure that passes, and the longest.
+const FAILED_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+
+/// Something to do to a shard.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// Write it.
+    Apply(Apply),
+    /// Delete the one with this uid.
+    Delete {
+        /// The uid.
+        uid: String,
+    },
+    /// Take our marks and our hold off it.
+    Orphan,
+    /// Look at the pods it makes.
+    LookAtPods {
+        /// Which pods.
+        selector: String,
+    },
+    /// Look for what in a namespace is not ours.
+    LookInside,
+}
+
+/// A shard to write.
+#[derive(Clone, Debug)]
+pub struct Apply {
+    /// The shard, without marks.
+    pub shard: Arc<Value>,
+    /// Its hash.
+    pub hash: u64,
+    /// Who will have made it.
+    pub origin: Origin,
+    /// Nothing was seen there: look before writing.
+    pub first: bool,
+    /// A field of `spec` that keeps whatever number is there: an autoscaler's.
+    pub leave: Option<&'static str>,
+}
+
+impl Job {
+    /// What tells one attempt from another.
+    pub fn hash(&self) -> u64 {
+        match self {
+            Self::Apply(apply) => apply.hash,
+            Self::Delete { .. } => 1,
+            Self::Orphan => 2,
+            Self::LookAtPods { .. } => 3,
+            Self::LookInside => 4,
+        }
+    }
+}
+
+/// Does one piece of work and remembers how it went.
+pub async fn run(federation: &Arc<Federation>, member: &Arc<Member>, client: &kube::Client, key: &Key, job: Job) {
+    let row = federation.kinds.get(key.kind);
+    let to = Place { federation, member, client, key, row: &row };
+    let hash = job.hash();
+    let done = match job {
+        Job::Apply(apply) => to.apply(&apply).await,
+        Job::Delete { uid } => to.delete(&uid).await,
+        Job::Orphan => to.orphan().await,
+        Job::LookAtPods { selector } => pods::look(member, client, key, &selector).await,
+        Job::LookInside => pods::look_inside(federation, member, client, key).await,
+    };
+    match done {
+        Ok(()) => member.noting(key, |note| {
+            note.failures = 0;
+            note.pause = None;
+            note.trouble = None;
+            note.memory.refused = None;
+        }),
+        Err(trouble) => to.failed(hash, &trouble),
+    }
+}
+
+/// One shard's place.
+struct Place<'a> {
+    federation: &'a Arc<Federation>,
+    member: &'a Arc<Member>,
+    client: &'a kube::Client,
+    key: &'a Key,
+    row: &'a Row,
+}
+
+impl Place<'_> {
+    fn path(&self) -> String {
+        self.row.path(&self.key.namespace, &self.key.name)
+    }
+
+    /// Keeps an object as the member tells it.
+    fn keep(&self, object: Value) -> Arc<Seen> {
+        let seen = Arc::new(Seen::new(self.row, object));
+        self.member.shelf(self.federation, self.key.kind).put(self.key, seen.clone());
+        seen
+    }
+
+    async fn get(&self) -> Result<Option<Value>, Trouble> {
+        match ask_json(self.client, Ask::new(Method::GET, &self.path()), TIMEOUT).await {
+            Ok(object) => Ok(Some(object)),
+            Err(trouble) if trouble.code() == Some(404) => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    async fn apply(&self, apply: &Apply) -> Result<(), Trouble> {
+        if apply.first
+            && let Some(there) = self.get().await?
+        {
+            // It was there, though not as a shard: what becomes of it is for the next look to decide.
+            self.keep(there);
+            return Ok(());
+        }
+        let status = self.write(apply, apply.origin).await?;
+        if apply.first && status != StatusCode::CREATED {
+            // Somebody made it a moment before us.
+            self.write(apply, Origin::Adopted).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, apply: &Apply, origin: Origin) -> Result<StatusCode, Trouble> {
+        let mut body = (*apply.shard).clone();
+        propagation::mark(&mut body, &self.federation.config.federation, origin, apply.hash);
+        self.leave(apply, &mut body);
+        let path = format!("{}?fieldManager={MANAGER}&force=true", self.path());
+        let request = Ask::with(Method::PATCH, &path, "application/apply-patch+yaml", &body);
+        self.federation.metrics.writes.inc();
+        let (status, answer) = ask(self.client, request, TIMEOUT).await?;
+        let object: Value = serde_json::from_slice(&answer)
+            .map_err(|error| Trouble::Failed(format!("the answer is not JSON: {error}")))?;
+        let residue = propagation::drift(&apply.shard, &object);
+        let seen = self.keep(object);
+        self.member.noting(self.key, |note| {
+            note.memory.uid = Some(seen.uid.to_string());
+            note.memory.origin = Some(origin);
+            note.memory.residue = residue;
+        });
+        Ok(status)
+    }
+
+    /// Puts the number that is there into what is written, so that giving the rest does not take the number away.
+    fn leave(&self, apply: &Apply, body: &mut Value) {
+        let Some(field) = apply.leave else { return };
+        let shelf = self.member.shelf(self.federation, self.key.kind);
+        let there = shelf.get(self.key).and_then(|seen| seen.value().get("spec")?.get(field).cloned());
+        let spec = body.get_mut("spec").and_then(Value::as_object_mut);
+        if let (Some(there), Some(spec)) = (there, spec) {
+            spec.insert(field.to_owned(), there);
+        }
+    }
+
+    async fn delete(&self, uid: &str) -> Result<(), Trouble> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {"uid": uid}, "propagationPolicy": "Background",
+        });
+        let path = self.path();
+        self.federation.metrics.writes.inc();
+        let request = Ask::with(Method::DELETE, &path, "application/json", &options);
+        match ask(self.client, request, TIMEOUT).await {
+            Ok(_) => Ok(()),
+            Err(trouble) if matches!(trouble.code(), Some(404 | 409)) => self.look_again().await,
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// What is there is not what was thought.
+    async fn look_again(&self) -> Result<(), Trouble> {
+        match self.get().await? {
+            Some(object) => drop(self.keep(object)),
+            None => drop(self.member.shelf(self.federation, self.key.kind).take(self.key, None)),
+        }
+        Ok(())
+    }
+
+    /// Lets go of an object: every field stays, nothing of it is ours. An apply of nothing would take our fields away.
+    async fn orphan(&self) -> Result<(), Trouble> {
+        let Some(object) = self.get().await? else { return self.look_again().await };
+        let patch = letting_go(&object);
+        let path = format!("{}?fieldManager={MANAGER}", self.path());
+        self.federation.metrics.writes.inc();
+        let request = Ask::with(Method::PATCH, &path, "application/json-patch+json", &patch);
+        let object = ask_json(self.client, request, TIMEOUT).await?;
+        // It leaves the watch with its label; the shelf must not wait for that.
+        let seen = Seen::new(self.row, object);
+        self.member.shelf(self.federation, self.key.kind).take(self.key, Some(&seen));
+        Ok(())
+    }
+
+    fn failed(&self, hash: u64, trouble: &Trouble) {
+        let passes = trouble.passes() || trouble.code() == Some(409);
+        let (first, longest) = if passes { FAILED_WAIT } else { REFUSED_WAIT };
+        let asked = match trouble {
+            Trouble::Refused { retry_after_s: Some(seconds), .. } => Duration::from_secs((*seconds).min(60)),
+            Trouble::Refused { .. } | Trouble::Failed(_) => Duration::ZERO,
+        };
+        self.federation.metrics.failures.inc();
+        let wait = self.member.noting(self.key, |note| {
+            let wait = first.saturating_mul(1 << note.failures.min(10)).min(longest).max(asked);
+            note.failures = note.failures.saturating_add(1);
+            note.pause = Some((hash, clock::instant() + wait));
+            note.trouble = Some(trouble.to_string());
+            let retry_ms = now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+            let message = trouble.to_string();
+            note.memory.refused = Some(Refused { hash, message, transient: passes, retry_ms });
+            wait
+        });
+        tracing::debug!(cluster = self.member.name, object = self.key.path(), %trouble, "a write failed");
+        self.federation.queue.push_after(self.key, wait);
+    }
+}
+
+/// The JSON patch that takes our marks and our hold off an object.
+fn letting_go(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_default();
+    let version = metadata.get("resourceVersion").cloned().unwrap_or_default();
+    let mut steps = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
+    let fields = metadata.get("managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
+    let ours = |entry: &Value| entry.get("manager").and_then(Value::as_str) == Some(MANAGER);
+    let mut kept: Vec<Value> = fields.into_iter().filter(|entry| !ours(entry)).collect();
+    if kept.is_empty() {
+        // An empty list changes nothing; one empty entry empties it.
+        kept.push(json!({}));
+    }
+    steps.push(json!({"op": "replace", "path": "/metadata/managedFields", "value": kept}));
+    let marks = [
+        ("labels", FEDERATION_LABEL),
+        ("annotations", ORIGIN_ANNOTATION),
+        ("annotations", HASH_ANNOTATION),
+        ("annotations", GOAL_ANNOTATION),
+    ];
+    for (place, mark) in marks {
+        if metadata.get(place).is_some_and(|map| map.get(mark).is_some()) {
+            let escaped = mark.replace('~', "~0").replace('/', "~1");
+            steps.push(json!({"op": "remove", "path": format!("/metadata/{place}/{escaped}")}));
+        }
+    }
+    Value::Array(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letting_go_takes_our_marks_and_nothing_else() {
+        let object = json!({"metadata": {
+            "resourceVersion": "5", "labels": {FEDERATION_LABEL: "prod", "app": "web"},
+            "annotations": {ORIGIN_ANNOTATION: "Adopted", "mine": "yes"},
+            "managedFields": [{"manager": "landfall", "operation": "Apply"}, {"manager": "kubectl"}],
+        }});
+        let expected = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "5"},
+            {"op": "replace", "path": "/metadata/managedFields", "value": [{"manager": "kubectl"}]},
+            {"op": "remove", "path": "/metadata/labels/landfall.dev~1federation"},
+            {"op": "remove", "path": "/metadata/annotations/landfall.dev~1origin"},
+        ]);
+        assert_eq!(letting_go(&object), expected);
+        let bare = letting_go(&json!({"metadata": {"resourceVersion": "5"}}));
+        assert_eq!(bare[1]["value"], json!([{}]));
+    }
+}

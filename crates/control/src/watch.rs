@@ -1,0 +1,152 @@
+//! Fills shelves: lists, then watches, and says what changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::Api;
+use kube::core::{ApiResource, DynamicResourceScope, Resource};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::kinds::Row;
+use crate::shelf::{Key, Seen, Shelf};
+
+/// What a watch saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One object is different, or gone.
+    Object(Key),
+    /// Everything has been read; these are different from what was known before.
+    Synced(Vec<Key>),
+}
+
+/// An object as it arrives: any JSON, with the little metadata that a watch needs.
+#[derive(Clone, Debug)]
+struct Arrived {
+    metadata: ObjectMeta,
+    value: Value,
+}
+
+impl<'de> Deserialize<'de> for Arrived {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let text = |key: &str| value.get("metadata")?.get(key)?.as_str().map(str::to_owned);
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            resource_version: text("resourceVersion"),
+            // Where a bookmark says that the first list is complete.
+            annotations: value
+                .get("metadata")
+                .and_then(|metadata| metadata.get("annotations"))
+                .and_then(|annotations| annotations.get(INITIAL_END))
+                .map(|_| [(INITIAL_END.to_owned(), "true".to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { metadata, value })
+    }
+}
+
+const INITIAL_END: &str = "k8s.io/initial-events-end";
+
+impl Resource for Arrived {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(row: &ApiResource) -> std::borrow::Cow<'_, str> {
+        row.kind.as_str().into()
+    }
+
+    fn group(row: &ApiResource) -> std::borrow::Cow<'_, str> {
+        row.group.as_str().into()
+    }
+
+    fn version(row: &ApiResource) -> std::borrow::Cow<'_, str> {
+        row.version.as_str().into()
+    }
+
+    fn api_version(row: &ApiResource) -> std::borrow::Cow<'_, str> {
+        row.api_version.as_str().into()
+    }
+
+    fn plural(row: &ApiResource) -> std::borrow::Cow<'_, str> {
+        row.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Keeps a shelf as its place has it, for ever; `tell` is told of every change.
+pub async fn follow(client: kube::Client, row: Arc<Row>, labels: &str, shelf: &Shelf, tell: impl Fn(Change)) {
+    let api: Api<Arrived> = Api::all_with(client, &row.resource());
+    let mut config = watcher::Config::default();
+    if !labels.is_empty() {
+        config = config.labels(labels);
+    }
+    let mut listed = HashMap::new();
+    let mut events = watcher(api, config).default_backoff().boxed();
+    loop {
+        match events.try_next().await {
+            Ok(Some(event)) => {
+                shelf.set_unserved(false);
+                take(&row, shelf, &mut listed, event, &tell);
+            }
+            Ok(None) => return,
+            Err(error) => fail(&row, shelf, &error, &tell),
+        }
+    }
+}
+
+fn take(
+    row: &Row,
+    shelf: &Shelf,
+    listed: &mut HashMap<Key, Arc<Seen>>,
+    event: watcher::Event<Arrived>,
+    tell: &impl Fn(Change),
+) {
+    let kept = |arrived: Arrived| {
+        let key = shelf.key(&arrived.value)?;
+        Some((key, Arc::new(Seen::new(row, arrived.value))))
+    };
+    match event {
+        watcher::Event::Init => listed.clear(),
+        watcher::Event::InitApply(arrived) => listed.extend(kept(arrived)),
+        watcher::Event::InitDone => tell(Change::Synced(shelf.replace(std::mem::take(listed)))),
+        watcher::Event::Apply(arrived) => {
+            if let Some((key, seen)) = kept(arrived)
+                && shelf.put(&key, seen)
+            {
+                tell(Change::Object(key));
+            }
+        }
+        watcher::Event::Delete(arrived) => {
+            if let Some((key, seen)) = kept(arrived)
+                && shelf.take(&key, Some(&seen))
+            {
+                tell(Change::Object(key));
+            }
+        }
+    }
+}
+
+fn fail(row: &Row, shelf: &Shelf, error: &watcher::Error, tell: &impl Fn(Change)) {
+    let missing = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 404);
+    let unserved = match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => missing(error),
+        _ => false,
+    };
+    tracing::debug!(kind = row.kind, %error, "a watch failed and is begun again");
+    if unserved && !shelf.unserved() {
+        shelf.set_unserved(true);
+        tell(Change::Synced(shelf.replace(HashMap::new())));
+    }
+}
