@@ -247,6 +247,7 @@ mod tests {
             kinds: landfall_api::kinds::federation(),
             definitions: Vec::new(),
             identity: "a".into(),
+            beside: None,
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = start::start(config, store.clone(), listener).await.unwrap();

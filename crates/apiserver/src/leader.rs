@@ -239,6 +239,7 @@ mod tests {
             kinds: landfall_api::kinds::federation(),
             definitions: Vec::new(),
             identity: identity.to_owned(),
+            beside: None,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         start::start(config, store.clone(), listener).await.unwrap()

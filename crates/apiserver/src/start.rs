@@ -1,6 +1,8 @@
 //! Starting and stopping an API server: doors, catalog, what must exist, background work, connections.
 
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -28,6 +30,10 @@ use crate::{bootstrap, crd, definitions, leader, openapi, pki};
 /// Who issues service-account tokens, unless told otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
+/// Work that only the server that leads does, besides housekeeping: it is begun when this server leads, and dropped when
+/// it leads no longer.
+pub type Beside = Arc<dyn Fn(Arc<Registry>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 /// What an API server is given.
 pub struct Config {
     /// Keys, certificates and the administrator's kubeconfig.
@@ -44,6 +50,8 @@ pub struct Config {
     pub definitions: Vec<Value>,
     /// This server's name among several, for people; leader election adds what makes it unique.
     pub identity: String,
+    /// What else the server that leads does.
+    pub beside: Option<Beside>,
 }
 
 /// Why a server did not start.
@@ -111,6 +119,8 @@ pub struct Parts {
     pub identity: Option<String>,
     /// What the surroundings add to objects.
     pub admission: Option<Arc<dyn Admission>>,
+    /// What else the server that leads does.
+    pub beside: Option<Beside>,
 }
 
 /// A running API server.
@@ -151,6 +161,7 @@ pub async fn start(
         served: Arc::new(Served::new(config.kinds, &config.definitions)),
         identity: Some(config.identity),
         admission: None,
+        beside: config.beside,
     };
     start_parts(parts, store, listener).await
 }
@@ -161,7 +172,7 @@ pub async fn start_parts(
     store: Arc<dyn Store>,
     listener: TcpListener,
 ) -> Result<Server, StartError> {
-    let Parts { pki, tokens, anonymous, audit, served, identity, admission } = parts;
+    let Parts { pki, tokens, anonymous, audit, served, identity, admission, beside } = parts;
     let tasks = Tasks::default();
     let audiences = [ISSUER.to_owned()];
     let accounts = Arc::new(ServiceAccounts::new(ISSUER, &audiences, pki.sa_key, Vec::new()));
@@ -183,7 +194,7 @@ pub async fn start_parts(
     });
     prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
     tasks.spawn_until_stop(definitions::follow(api.clone()));
-    keep_house(&api, &served, identity.as_deref(), pki.authority.pem().into());
+    keep_house(&api, &served, identity.as_deref(), pki.authority.pem().into(), beside);
     let door = Door::new(api.clone(), pki.tls);
     door.open(listener);
     Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, door, tasks })
@@ -203,10 +214,26 @@ fn open_audit(
 }
 
 /// Keeps house while this hub leads; always when it is alone.
-fn keep_house(api: &Arc<Api>, served: &Served, identity: Option<&str>, root_ca: Arc<str>) {
+fn keep_house(
+    api: &Arc<Api>,
+    served: &Served,
+    identity: Option<&str>,
+    root_ca: Arc<str>,
+    beside: Option<Beside>,
+) {
     let config = housekeeping::Config { root_ca: Some(root_ca), builtin: served.rows.clone() };
     let client: Arc<dyn ObjectClient> = Arc::new(Inside(api.clone()));
-    let work = move || housekeeping::run(client.clone(), config.clone());
+    let registry = api.telemetry.registry.clone();
+    let work = move || {
+        let house = housekeeping::run(client.clone(), config.clone());
+        let beside = beside.as_ref().map(|beside| beside(registry.clone()));
+        async move {
+            match beside {
+                Some(beside) => _ = tokio::join!(house, beside),
+                None => house.await,
+            }
+        }
+    };
     let Some(identity) = identity else { return api.tasks.spawn_until_stop(work()) };
     // Names of machines and ports repeat among containers.
     let identity = format!("{identity}_{}", uuid::Uuid::new_v4());

@@ -5,12 +5,15 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
-use kube::config::{AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
+use kube::config::{
+    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+};
 use rustls_pki_types::ServerName;
 use serde_json::Value;
 
@@ -86,7 +89,14 @@ pub async fn open(opening: &Opening) -> Result<kube::Client, OpenError> {
     let wrong = |error: &dyn std::fmt::Display| OpenError::Config(error.to_string());
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig(opening), &options).await;
-    connect(&config.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))
+    let mut config = config.map_err(|error| wrong(&error))?;
+    if let Credentials::Token(token) = &opening.credentials {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| OpenError::Secret("its token has characters that no token has"))?;
+        value.set_sensitive(true);
+        config.headers.push((AUTHORIZATION, value));
+    }
+    connect(&config).map_err(|error| wrong(&error))
 }
 
 /// A client over HTTP/2 where the server speaks it.
@@ -109,17 +119,15 @@ pub fn connect(config: &kube::Config) -> Result<kube::Client, kube::Error> {
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .build::<_, Body>(connector);
     let builder = ClientBuilder::new(client, config.default_namespace.clone());
-    match config.auth_layer()? {
-        Some(auth) => Ok(builder.with_layer(&auth).with_layer(&config.base_uri_layer()).build()),
-        None => Ok(builder.with_layer(&config.base_uri_layer()).build()),
-    }
+    let builder = builder.with_layer(&config.extra_headers_layer()?);
+    Ok(builder.with_layer(&config.base_uri_layer()).build())
 }
 
 fn kubeconfig(opening: &Opening) -> Kubeconfig {
     let mut user = AuthInfo::default();
     match &opening.credentials {
-        Credentials::None => {}
-        Credentials::Token(token) => user.token = Some(token.clone().into()),
+        // A token is a header, not a part of the connection.
+        Credentials::None | Credentials::Token(_) => {}
         Credentials::Certificate { certificate, key } => {
             user.client_certificate_data = Some(BASE64.encode(certificate));
             user.client_key_data = Some(BASE64.encode(key).into());
@@ -134,7 +142,11 @@ fn kubeconfig(opening: &Opening) -> Kubeconfig {
     let context = Context { cluster: "it".into(), user: Some("us".into()), ..Context::default() };
     Kubeconfig {
         clusters: vec![NamedCluster { name: "it".into(), cluster: Some(cluster), ..NamedCluster::default() }],
-        auth_infos: vec![NamedAuthInfo { name: "us".into(), auth_info: Some(user), ..NamedAuthInfo::default() }],
+        auth_infos: vec![NamedAuthInfo {
+            name: "us".into(),
+            auth_info: Some(user),
+            ..NamedAuthInfo::default()
+        }],
         contexts: vec![NamedContext { name: "it".into(), context: Some(context), ..NamedContext::default() }],
         current_context: Some("it".into()),
         ..Kubeconfig::default()
@@ -213,9 +225,14 @@ impl std::fmt::Display for Trouble {
 }
 
 /// Sends one request and reads the answer; an answer that says no is a [`Trouble`].
-pub async fn ask(client: &kube::Client, ask: Ask<'_>, timeout: Duration) -> Result<(StatusCode, Bytes), Trouble> {
+pub async fn ask(
+    client: &kube::Client,
+    ask: Ask<'_>,
+    timeout: Duration,
+) -> Result<(StatusCode, Bytes), Trouble> {
     let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
-    let mut request = Request::builder().method(ask.method).uri(ask.path).header("accept", "application/json");
+    let mut request =
+        Request::builder().method(ask.method).uri(ask.path).header("accept", "application/json");
     if !ask.content.is_empty() {
         request = request.header("content-type", ask.content);
     }
@@ -237,13 +254,19 @@ pub async fn ask(client: &kube::Client, ask: Ask<'_>, timeout: Duration) -> Resu
 /// Sends one request and reads the answer as JSON.
 pub async fn ask_json(client: &kube::Client, request: Ask<'_>, timeout: Duration) -> Result<Value, Trouble> {
     let (_, bytes) = ask(client, request, timeout).await?;
-    serde_json::from_slice(&bytes).map_err(|error| Trouble::Failed(format!("the answer is not JSON: {error}")))
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Trouble::Failed(format!("the answer is not JSON: {error}")))
 }
 
 fn refused(status: StatusCode, body: &[u8], retry_after_s: Option<u64>) -> Trouble {
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |key: &str| said.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
-    Trouble::Refused { code: status.as_u16(), reason: text("reason"), message: text("message"), retry_after_s }
+    Trouble::Refused {
+        code: status.as_u16(),
+        reason: text("reason"),
+        message: text("message"),
+        retry_after_s,
+    }
 }
 
 /// The innermost of a chain of errors: what people need to know of a connection that failed.

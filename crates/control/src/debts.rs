@@ -35,7 +35,8 @@ impl Debts {
     /// Takes over what a ConfigMap says now; none when it is gone. Gives the objects it speaks of.
     pub fn load(&self, cluster: &str, map: Option<&Value>, kinds: &Kinds) -> Vec<Key> {
         let data = map.and_then(|map| map.get("data")).and_then(Value::as_object);
-        let read = |(name, value): (&String, &Value)| Some((read_key(name, kinds)?, read_debt(value.as_str()?)?));
+        let read =
+            |(name, value): (&String, &Value)| Some((read_key(name, kinds)?, read_debt(value.as_str()?)?));
         let debts: BTreeMap<Key, Debt> = data.into_iter().flatten().filter_map(read).collect();
         let keys = debts.keys().cloned().collect();
         let mut owed = self.owed.write();
@@ -50,7 +51,9 @@ impl Debts {
     /// What is owed of one object: cluster and debt.
     pub fn of(&self, key: &Key) -> Vec<(String, Debt)> {
         let owed = self.owed.read();
-        let of = |(cluster, debts): (&String, &BTreeMap<Key, Debt>)| Some((cluster.clone(), debts.get(key)?.clone()));
+        let of = |(cluster, debts): (&String, &BTreeMap<Key, Debt>)| {
+            Some((cluster.clone(), debts.get(key)?.clone()))
+        };
         owed.iter().filter_map(of).collect()
     }
 

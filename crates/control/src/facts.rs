@@ -69,7 +69,10 @@ impl Facts {
 
 fn whereabouts(cluster: &Cluster, nodes: &[Value]) -> Topology {
     let given = Topology { region: cluster.spec.region.clone(), zones: cluster.spec.zones.clone() };
-    let before = cluster.status.as_ref().map(|status| Topology { region: status.region.clone(), zones: status.zones.clone() });
+    let before = cluster
+        .status
+        .as_ref()
+        .map(|status| Topology { region: status.region.clone(), zones: status.zones.clone() });
     let labels = |node: &Value| {
         let labels = node.pointer("/metadata/labels").cloned().unwrap_or_default();
         serde_json::from_value(labels).unwrap_or_default()

@@ -15,8 +15,10 @@ use crate::hub::Writer;
 use crate::kinds::{self, KindId, Kinds, Row};
 use crate::member::Member;
 use crate::metrics::Metrics;
+use crate::patience::Patience;
 use crate::queue::Queue;
 use crate::shelf::{Key, Shelf};
+use crate::sources::Targets;
 
 /// Everything the reconcilers share.
 pub struct Federation {
@@ -36,6 +38,10 @@ pub struct Federation {
     pub queue: Queue,
     /// What members are owed of objects that are gone.
     pub debts: Debts,
+    /// Which workloads federated autoscalers scale.
+    pub targets: Targets,
+    /// How long news are held back.
+    pub patience: Patience,
     /// What is counted.
     pub metrics: Metrics,
     /// Everything that runs; it stops when this hub leads no longer.
@@ -67,6 +73,8 @@ impl Federation {
             members: RwLock::default(),
             queue: Queue::default(),
             debts: Debts::default(),
+            targets: Targets::default(),
+            patience: Patience::default(),
             metrics,
             tasks: Tasks::default(),
             shelves: RwLock::default(),
@@ -99,6 +107,11 @@ impl Federation {
     /// All members, in order of their names.
     pub fn all_members(&self) -> Vec<Arc<Member>> {
         self.members.read().values().cloned().collect()
+    }
+
+    /// Whether a federated autoscaler rules the number of an object.
+    pub fn autoscaled(&self, row: &Row, key: &Key) -> bool {
+        self.targets.contain(&row.kind, key)
     }
 
     /// Every federated object, and everything that is owed.

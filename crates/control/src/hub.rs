@@ -118,7 +118,8 @@ async fn write(federation: &Arc<Federation>, key: &Key, update: Update) -> Resul
 fn keep(federation: &Federation, key: &Key, object: Value) {
     let shelf = federation.shelf(key.kind);
     let seen = Seen::new(&shelf.row, object);
-    let finalizers = seen.value().pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
+    let finalizers =
+        seen.value().pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
     // The last finalizer's end is the object's: only the watch knows.
     if !(seen.deleting && finalizers == 0) {
         shelf.put(key, Arc::new(seen));

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use crate::federation::Federation;
 use crate::kinds::KindId;
 use crate::lane::{Lane, Offered};
-use crate::shelf::{Key, Shelf};
 use crate::shards::{self, Job};
+use crate::shelf::{Key, Shelf};
 use crate::watch::{self, Change};
 
 /// How many shards are written to one member at a time.

@@ -92,7 +92,8 @@ struct Round {
 async fn watch_over(federation: &Arc<Federation>, member: &Arc<Member>) {
     let mut round = Round::default();
     loop {
-        let known = federation.members.read().get(&member.name).is_some_and(|known| Arc::ptr_eq(known, member));
+        let known =
+            federation.members.read().get(&member.name).is_some_and(|known| Arc::ptr_eq(known, member));
         if !known {
             return;
         }
@@ -117,7 +118,9 @@ async fn watch_over(federation: &Arc<Federation>, member: &Arc<Member>) {
 fn settings(cluster: &Cluster) -> (Duration, Duration, Thresholds) {
     let probe = cluster.spec.probe.clone().unwrap_or_default();
     let ApiProbe { period_seconds, timeout_seconds, failure_threshold, success_threshold } = probe;
-    let number = |given: Option<i32>, default: u32| given.and_then(|n| u32::try_from(n).ok()).unwrap_or(default).max(1);
+    let number = |given: Option<i32>, default: u32| {
+        given.and_then(|n| u32::try_from(n).ok()).unwrap_or(default).max(1)
+    };
     let seconds = |given: Option<i32>| Duration::from_secs(u64::from(number(given, 2)));
     let thresholds =
         Thresholds { failures: number(failure_threshold, 3), successes: number(success_threshold, 1) };
@@ -159,7 +162,13 @@ impl Round {
     }
 
     /// Connects a member that is back, and disconnects one that is not there.
-    fn connect(&mut self, federation: &Arc<Federation>, member: &Arc<Member>, before: State, health: &Health) {
+    fn connect(
+        &mut self,
+        federation: &Arc<Federation>,
+        member: &Arc<Member>,
+        before: State,
+        health: &Health,
+    ) {
         match (health.state, before) {
             // Watches must not outlive the credentials they were opened with.
             (State::Ready, _) if !self.connected || member.session().is_none() => {
@@ -181,7 +190,9 @@ impl Round {
         self.facts_ms = now_ms();
         match facts::read(client, cluster).await {
             Ok(facts) => self.facts = Some(facts),
-            Err(trouble) => tracing::debug!(cluster = cluster.metadata.name, %trouble, "cannot read a member's nodes"),
+            Err(trouble) => {
+                tracing::debug!(cluster = cluster.metadata.name, %trouble, "cannot read a member's nodes")
+            }
         }
     }
 
@@ -210,7 +221,9 @@ impl Round {
         let request = Ask::with(Method::PATCH, &path, "application/merge-patch+json", &patch);
         match ask(&federation.client, request, TIMEOUT).await {
             Ok(_) => (self.written, self.written_ms) = (Some(status), now_ms()),
-            Err(trouble) => tracing::debug!(cluster = member.name, %trouble, "cannot write a cluster's status"),
+            Err(trouble) => {
+                tracing::debug!(cluster = member.name, %trouble, "cannot write a cluster's status")
+            }
         }
         if health.state != before {
             announce(federation, member, health).await;
@@ -227,7 +240,8 @@ fn opening(federation: &Federation, cluster: &Cluster, endpoint: usize) -> Resul
         None => Credentials::None,
         Some(reference) => {
             let missing = || format!("the Secret {} with its credentials is not there", reference.name);
-            let secret = federation.secret(reference.namespace.as_deref(), &reference.name).ok_or_else(missing)?;
+            let secret =
+                federation.secret(reference.namespace.as_deref(), &reference.name).ok_or_else(missing)?;
             Credentials::of_secret(&secret).map_err(|error| error.to_string())?
         }
     };

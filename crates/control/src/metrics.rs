@@ -37,7 +37,11 @@ impl Metrics {
                 "How long one look at a federated object took.",
                 "",
             ),
-            queue: registry.gauge("landfall_workqueue_depth", "Federated objects that wait to be looked at.", ""),
+            queue: registry.gauge(
+                "landfall_workqueue_depth",
+                "Federated objects that wait to be looked at.",
+                "",
+            ),
             ready: registry.gauge("landfall_clusters_ready", "Members whose API is ready.", ""),
         }
     }

@@ -27,7 +27,8 @@ pub async fn look(member: &Member, client: &kube::Client, key: &Key, selector: &
     let found = Pods {
         at_ms: now_ms(),
         unschedulable_since_ms: pods.iter().filter_map(unschedulable_since_ms).collect(),
-        crash_looping: u32::try_from(pods.iter().filter(|pod| crash_looping(pod)).count()).unwrap_or(u32::MAX),
+        crash_looping: u32::try_from(pods.iter().filter(|pod| crash_looping(pod)).count())
+            .unwrap_or(u32::MAX),
     };
     member.noting(key, |note| note.pods = Some(found));
     Ok(())
@@ -47,7 +48,10 @@ fn crash_looping(pod: &Value) -> bool {
     let statuses = pod.get("status").and_then(|status| status.get("containerStatuses"));
     let waits = |container: &Value| {
         let reason = container.get("state")?.get("waiting")?.get("reason")?.as_str()?;
-        Some(matches!(reason, "CrashLoopBackOff" | "ImagePullBackOff" | "ErrImagePull" | "CreateContainerError"))
+        Some(matches!(
+            reason,
+            "CrashLoopBackOff" | "ImagePullBackOff" | "ErrImagePull" | "CreateContainerError"
+        ))
     };
     statuses.and_then(Value::as_array).is_some_and(|all| all.iter().any(|c| waits(c) == Some(true)))
 }
@@ -81,7 +85,8 @@ pub async fn look_inside(
 /// The name of an object that somebody else made on purpose: not what a cluster or a controller makes by itself.
 fn stranger(row: &Row, object: &Value) -> Option<String> {
     let metadata = object.get("metadata")?;
-    let owned = metadata.get("ownerReferences").and_then(Value::as_array).is_some_and(|owners| !owners.is_empty());
+    let owned =
+        metadata.get("ownerReferences").and_then(Value::as_array).is_some_and(|owners| !owners.is_empty());
     let name = metadata.get("name")?.as_str()?;
     (!owned && kinds::eligible(row, object)).then(|| name.to_owned())
 }

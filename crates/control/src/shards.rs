@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use landfall_plan::propagation::{self, FEDERATION_LABEL, HASH_ANNOTATION, ORIGIN_ANNOTATION, Origin, Refused};
+use landfall_plan::propagation::{
+    self, FEDERATION_LABEL, HASH_ANNOTATION, ORIGIN_ANNOTATION, Origin, Refused,
+};
 use landfall_plan::replicas::GOAL_ANNOTATION;
 use landfall_runtime::clock;
 use serde_json::{Value, json};
@@ -82,7 +84,13 @@ impl Job {
 }
 
 /// Does one piece of work and remembers how it went.
-pub async fn run(federation: &Arc<Federation>, member: &Arc<Member>, client: &kube::Client, key: &Key, job: Job) {
+pub async fn run(
+    federation: &Arc<Federation>,
+    member: &Arc<Member>,
+    client: &kube::Client,
+    key: &Key,
+    job: Job,
+) {
     let row = federation.kinds.get(key.kind);
     let to = Place { federation, member, client, key, row: &row };
     let hash = job.hash();

@@ -26,7 +26,11 @@ pub struct Key {
 impl Key {
     /// `namespace/name`, or the name where there is no namespace.
     pub fn path(&self) -> String {
-        if self.namespace.is_empty() { self.name.to_string() } else { format!("{}/{}", self.namespace, self.name) }
+        if self.namespace.is_empty() {
+            self.name.to_string()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
     }
 }
 
@@ -94,7 +98,12 @@ pub struct Shelf {
 impl Shelf {
     /// An empty one, not read yet.
     pub fn new(row: Arc<Row>) -> Self {
-        Self { row, objects: RwLock::default(), synced: AtomicBool::new(false), unserved: AtomicBool::new(false) }
+        Self {
+            row,
+            objects: RwLock::default(),
+            synced: AtomicBool::new(false),
+            unserved: AtomicBool::new(false),
+        }
     }
 
     /// The key of an object of this kind.
@@ -169,8 +178,10 @@ impl Shelf {
     /// Replaces everything by what a list found; gives the keys of what is different now.
     pub fn replace(&self, listed: HashMap<Key, Arc<Seen>>) -> Vec<Key> {
         let mut objects = self.objects.write();
-        let mut changed: Vec<Key> = objects.keys().filter(|key| !listed.contains_key(*key)).cloned().collect();
-        let differs = |key: &Key, seen: &Seen| objects.get(key).is_none_or(|there| there.version != seen.version);
+        let mut changed: Vec<Key> =
+            objects.keys().filter(|key| !listed.contains_key(*key)).cloned().collect();
+        let differs =
+            |key: &Key, seen: &Seen| objects.get(key).is_none_or(|there| there.version != seen.version);
         changed.extend(listed.iter().filter(|(key, seen)| differs(key, seen)).map(|(key, _)| key.clone()));
         *objects = listed;
         self.synced.store(true, Ordering::Release);
@@ -190,7 +201,8 @@ mod tests {
     }
 
     fn seen(shelf: &Shelf, name: &str, version: &str) -> (Key, Arc<Seen>) {
-        let object = json!({"metadata": {"name": name, "namespace": "shop", "uid": "u", "resourceVersion": version}});
+        let object =
+            json!({"metadata": {"name": name, "namespace": "shop", "uid": "u", "resourceVersion": version}});
         (shelf.key(&object).unwrap(), Arc::new(Seen::new(&shelf.row, object)))
     }
 

@@ -76,6 +76,14 @@ pub(crate) struct HubOptions {
     #[arg(long = "advertise", value_name = "HOST")]
     pub(crate) advertise: Vec<String>,
 
+    /// The federation's name: it stands in the names of federated Services, and on every object in the members.
+    #[arg(long, default_value = FEDERATION, value_parser = federation_name, value_name = "NAME")]
+    pub(crate) federation: String,
+
+    /// The domain of federated Services: they are called SERVICE.NAMESPACE.FEDERATION.DOMAIN.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+
     /// Keep objects in etcd: URLs of its members, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     pub(crate) etcd: Vec<String>,
@@ -196,13 +204,24 @@ impl FromStr for Listen {
     }
 }
 
+/// How a federation is called that nobody named.
+const FEDERATION: &str = "federation";
+
+/// A federation's name is a label's value and a part of host names.
+fn federation_name(text: &str) -> Result<String, String> {
+    let problems = landfall_api::names::dns1123_label(text);
+    if problems.is_empty() { Ok(text.to_owned()) } else { Err(problems.join("; ")) }
+}
+
 impl HubOptions {
     /// A hub of its own on loopback.
-    pub(crate) const fn local(data_dir: PathBuf, listen: SocketAddr) -> Self {
+    pub(crate) fn local(data_dir: PathBuf, listen: SocketAddr) -> Self {
         Self {
             data_dir,
             listen,
             advertise: Vec::new(),
+            federation: FEDERATION.into(),
+            domain: None,
             etcd: Vec::new(),
             etcd_cafile: None,
             etcd_certfile: None,

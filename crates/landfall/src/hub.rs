@@ -1,10 +1,11 @@
 //! `landfall hub`: the store, the API server, and a clean stop.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use landfall_apiserver::{audit, pki, start};
 use landfall_runtime::clock;
 use landfall_store::{Store, etcd};
@@ -57,8 +58,9 @@ pub(crate) async fn start(options: &HubOptions) -> Result<Hub> {
     let listener = TcpListener::bind(options.listen).await.with_context(|| {
         format!("cannot listen on {} (is another server there? try --listen)", options.listen)
     })?;
-    let url = url(options, listener.local_addr()?.port());
-    let config = config(options, &url);
+    let port = listener.local_addr()?.port();
+    let url = url(options, port);
+    let config = config(options, &url, port);
     // Both wait for the disk, so they wait together; the server reads the keys again, which costs nothing.
     let keys = config.pki.clone();
     let keys = tokio::task::spawn_blocking(move || pki::open(&keys, clock::epoch_s()).map(drop));
@@ -105,7 +107,7 @@ fn url(options: &HubOptions, port: u16) -> String {
     format!("https://{host}:{port}")
 }
 
-fn config(options: &HubOptions, url: &str) -> start::Config {
+fn config(options: &HubOptions, url: &str, port: u16) -> start::Config {
     let mut names = options.advertise.clone();
     if !options.listen.ip().is_unspecified() {
         names.push(options.listen.ip().to_string());
@@ -129,7 +131,35 @@ fn config(options: &HubOptions, url: &str) -> start::Config {
         kinds: landfall_api::kinds::federation(),
         definitions: landfall_api::landfall::definitions(),
         identity: format!("{}-{}", hostname(), options.listen.port()),
+        beside: Some(controllers(options, port)),
     }
+}
+
+/// The controllers, which run in the hub that leads and talk to their own hub like any client.
+fn controllers(options: &HubOptions, port: u16) -> start::Beside {
+    let config =
+        landfall_control::Config { federation: options.federation.clone(), domain: options.domain.clone() };
+    let ip =
+        if options.listen.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { options.listen.ip() };
+    let (own, kubeconfig) = (SocketAddr::new(ip, port), options.data_dir.join("admin.kubeconfig"));
+    Arc::new(move |registry| {
+        let (config, kubeconfig) = (config.clone(), kubeconfig.clone());
+        Box::pin(async move {
+            match own_api(&kubeconfig, own).await {
+                Ok(hub) => landfall_control::run(config, &hub, &registry).await,
+                Err(error) => tracing::error!(error = format!("{error:#}"), "the controllers cannot start"),
+            }
+        })
+    })
+}
+
+/// Our own API at its own address, whatever address others are told.
+async fn own_api(kubeconfig: &Path, own: SocketAddr) -> Result<kube::Config> {
+    let kubeconfig =
+        Kubeconfig::read_from(kubeconfig).context("cannot read the administrator's kubeconfig")?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.cluster_url = format!("https://{own}").parse().context("our own address")?;
+    Ok(config)
 }
 
 /// The machine's name, for people who read who leads; what makes identities different is added by the server.

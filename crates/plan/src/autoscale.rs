@@ -51,7 +51,7 @@ pub struct Observation {
 }
 
 /// The bounds of one autoscaler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// `minReplicas`, at least one.
     pub min: u32,

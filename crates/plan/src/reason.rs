@@ -26,12 +26,3 @@ impl Display for Reason {
         write!(f, "{}: {}", self.code, self.message)
     }
 }
-
-/// A span of time as people say it: `90 s`, `12 min`, `3 h`.
-pub(crate) fn span(ms: i64) -> String {
-    match ms.max(0) / 1000 {
-        s @ 0..120 => format!("{s} s"),
-        s @ 120..7_200 => format!("{} min", s / 60),
-        s => format!("{} h", s / 3600),
-    }
-}

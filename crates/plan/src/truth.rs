@@ -153,7 +153,8 @@ pub fn condition(lines: &[Line]) -> (bool, Reason) {
         let count = those(state).count();
         if count > 0 {
             let named: Vec<String> = those(state).take(NAMED_MAX).map(told).collect();
-            let more = if count > NAMED_MAX { format!(" and {} more", count - NAMED_MAX) } else { String::new() };
+            let more =
+                if count > NAMED_MAX { format!(" and {} more", count - NAMED_MAX) } else { String::new() };
             return (false, Reason::new(code, format!("{what} {}{more}", named.join("; "))));
         }
     }

@@ -105,30 +105,48 @@ pub struct Registry(RwLock<Vec<Family>>);
 impl Registry {
     /// A counter with the given labels, such as `verb="GET",code="200"`; values from outside go through [`label`].
     pub fn counter(&self, name: &'static str, help: &'static str, labels: &str) -> Arc<Counter> {
-        let counter = Arc::<Counter>::default();
-        self.register(name, help, labels, Value::Counter(counter.clone()));
-        counter
+        match self.register(name, help, labels, || Value::Counter(Arc::default())) {
+            Value::Counter(counter) => counter,
+            // Another type has this name: it counts, but is not shown.
+            Value::Gauge(_) | Value::Histogram(_) => Arc::default(),
+        }
     }
     /// A gauge with the given labels.
     pub fn gauge(&self, name: &'static str, help: &'static str, labels: &str) -> Arc<Gauge> {
-        let gauge = Arc::<Gauge>::default();
-        self.register(name, help, labels, Value::Gauge(gauge.clone()));
-        gauge
+        match self.register(name, help, labels, || Value::Gauge(Arc::default())) {
+            Value::Gauge(gauge) => gauge,
+            Value::Counter(_) | Value::Histogram(_) => Arc::default(),
+        }
     }
     /// A histogram of durations with the given labels.
     pub fn histogram(&self, name: &'static str, help: &'static str, labels: &str) -> Arc<Histogram> {
-        let histogram = Arc::<Histogram>::default();
-        self.register(name, help, labels, Value::Histogram(histogram.clone()));
-        histogram
+        match self.register(name, help, labels, || Value::Histogram(Arc::default())) {
+            Value::Histogram(histogram) => histogram,
+            Value::Counter(_) | Value::Gauge(_) => Arc::default(),
+        }
     }
 
-    fn register(&self, name: &'static str, help: &'static str, labels: &str, value: Value) {
+    /// What has this name and these labels; a new one when nothing has. Whoever leads a second time goes on counting.
+    fn register(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: &str,
+        new: impl Fn() -> Value,
+    ) -> Value {
         let mut families = self.0.write();
-        let row = (labels.to_owned(), value);
-        match families.iter_mut().find(|family| family.name == name) {
-            Some(family) => family.rows.push(row),
-            None => families.push(Family { name, help, rows: vec![row] }),
+        let at = families.iter().position(|family| family.name == name);
+        let at = at.unwrap_or_else(|| {
+            families.push(Family { name, help, rows: Vec::new() });
+            families.len() - 1
+        });
+        let rows = &mut families[at].rows;
+        if let Some((_, value)) = rows.iter().find(|(known, _)| known == labels) {
+            return value.clone();
         }
+        let value = new();
+        rows.push((labels.to_owned(), value.clone()));
+        value
     }
 
     /// All metrics in the text exposition format, sorted by name.

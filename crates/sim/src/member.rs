@@ -131,6 +131,7 @@ impl Member {
         let server_error = |source| MemberError::Server { member: member(), source };
         let (pki, credentials) = keys(&config, address).map_err(|e| server_error(e.into()))?;
         let parts = Parts {
+            beside: None,
             pki,
             tokens: TokenFile::default(),
             anonymous: true,

@@ -37,6 +37,7 @@ impl Hub {
             kinds: kinds::federation(),
             definitions: Vec::new(),
             identity: "test".into(),
+            beside: None,
         };
         let server = start::start(config, store, listener).await.unwrap();
         Self { server, _data: data }

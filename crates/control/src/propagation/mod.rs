@@ -9,6 +9,7 @@
 //! Limits:     one look at a time; writes are the members' lanes'
 
 mod numbers;
+mod order;
 mod ruling;
 mod sight;
 mod tell;
@@ -97,8 +98,11 @@ fn look(federation: &Arc<Federation>, key: &Key) {
     }
     let text = object.pointer("/metadata/annotations").and_then(|all| all.get(truth::ANNOTATION));
     let lines = truth::read(text.and_then(Value::as_str).unwrap_or(""));
-    let sights: Vec<Sight> =
-        federation.all_members().into_iter().map(|member| Sight::new(federation, member, key, &lines)).collect();
+    let sights: Vec<Sight> = federation
+        .all_members()
+        .into_iter()
+        .map(|member| Sight::new(federation, member, key, &lines))
+        .collect();
     match rule(federation, key, &row, &object, &sights) {
         Ok(rulings) => {
             let rulings = hold_back(federation, key, &row, &object, &sights, rulings);
@@ -154,7 +158,7 @@ fn hold_back(
 ) -> Rulings {
     for (sight, ruling) in sights.iter().zip(&mut rulings.each) {
         let wait = match &ruling.job {
-            Some(Job::Apply(_)) => tell::before_apply(federation, key, object, sight),
+            Some(Job::Apply(_)) => order::before_apply(federation, key, object, sight),
             Some(Job::Delete { .. }) if row.id == NAMESPACES => before_delete(federation, key, sight),
             _ => None,
         };
@@ -192,7 +196,8 @@ fn pods(sight: &Sight, key: &Key, row: &Row) -> Option<Job> {
     landfall_plan::replicas::Scalable::of(&row.kind)?;
     let found = sight.found.as_ref().filter(|_| sight.synced)?;
     let scalable = landfall_plan::replicas::Scalable::of(&row.kind)?;
-    let short = numbers::ready(found) < numbers::spec_replicas(scalable, found).unwrap_or(0) && row.kind != "Job";
+    let short =
+        numbers::ready(found) < numbers::spec_replicas(scalable, found).unwrap_or(0) && row.kind != "Job";
     let since = sight.member.noting(key, |note| {
         note.unready_since_ms = if short { note.unready_since_ms.or_else(|| Some(now_ms())) } else { None };
         note.unready_since_ms
@@ -214,7 +219,9 @@ fn act(federation: &Arc<Federation>, key: &Key, sights: &[Sight], rulings: &Ruli
         unready |= ruling.part && sight.member.note(key).unready_since_ms.is_some();
     }
     if unready {
-        federation.queue.push_after(key, Duration::from_millis(u64::try_from(PODS_EVERY_MS).unwrap_or(5_000)));
+        federation
+            .queue
+            .push_after(key, Duration::from_millis(u64::try_from(PODS_EVERY_MS).unwrap_or(5_000)));
     }
 }
 

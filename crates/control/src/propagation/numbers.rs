@@ -18,24 +18,25 @@ fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 /// The replicas that a shard asks for.
-pub fn spec_replicas(scalable: &Scalable, object: &Value) -> Option<u32> {
+pub(super) fn spec_replicas(scalable: &Scalable, object: &Value) -> Option<u32> {
     number(object, &format!("/spec/{}", scalable.field))
 }
 
 /// How many are ready.
-pub fn ready(object: &Value) -> u32 {
-    let field = if object.get("kind").and_then(Value::as_str) == Some("Job") { "ready" } else { "readyReplicas" };
+pub(super) fn ready(object: &Value) -> u32 {
+    let field =
+        if object.get("kind").and_then(Value::as_str) == Some("Job") { "ready" } else { "readyReplicas" };
     number(object, &format!("/status/{field}")).unwrap_or(0)
 }
 
 /// Whether the shard's own controller has seen what it was last given.
-pub fn settled(object: &Value) -> bool {
+pub(super) fn settled(object: &Value) -> bool {
     let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
     object.pointer("/status/observedGeneration").and_then(Value::as_i64).unwrap_or(0) >= generation
 }
 
 /// One cluster for `plan::replicas`.
-pub fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> replicas::Observation {
+pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> replicas::Observation {
     let spec = &sight.cluster.spec;
     let silent = sight.offline_since_ms.or_else(|| {
         // Not read yet: it counts with what was told last.
@@ -49,7 +50,9 @@ pub fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> replicas:
         unready_since_ms: sight.note.unready_since_ms,
         ..replicas::Observation::default()
     };
-    if let Some(found) = sight.found.as_ref().filter(|_| sight.seen.as_ref().is_some_and(|seen| seen.mark.is_some())) {
+    if let Some(found) =
+        sight.found.as_ref().filter(|_| sight.seen.as_ref().is_some_and(|seen| seen.mark.is_some()))
+    {
         seen.spec = spec_replicas(scalable, found);
         seen.goal = annotation(found, GOAL_ANNOTATION).and_then(|goal| goal.parse().ok());
         seen.ready = ready(found);
@@ -70,14 +73,15 @@ pub fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> replicas:
 }
 
 /// One cluster for `plan::autoscale`.
-pub fn autoscaler(sight: &Sight) -> autoscale::Observation {
+pub(super) fn autoscaler(sight: &Sight) -> autoscale::Observation {
     let found = sight.found.as_ref();
     let of = |path: &str| found.and_then(|found| number(found, path));
     let time = |path: &str| {
         let text = found?.pointer(path)?.as_str()?;
         Some(text.parse::<jiff::Timestamp>().ok()?.as_millisecond())
     };
-    let bounds = of("/spec/maxReplicas").map(|max| autoscale::Bounds { min: of("/spec/minReplicas").unwrap_or(1), max });
+    let bounds = of("/spec/maxReplicas")
+        .map(|max| autoscale::Bounds { min: of("/spec/minReplicas").unwrap_or(1), max });
     autoscale::Observation {
         cluster: sight.member.name.clone(),
         weight: 1,
@@ -91,7 +95,7 @@ pub fn autoscaler(sight: &Sight) -> autoscale::Observation {
 }
 
 /// One cluster for `plan::rollout`.
-pub fn rollout(sight: &Sight) -> rollout::Observation {
+pub(super) fn rollout(sight: &Sight) -> rollout::Observation {
     let mut seen = rollout::Observation {
         cluster: sight.member.name.clone(),
         offline: sight.offline_since_ms.is_some() || !sight.synced,
@@ -126,7 +130,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 /// The label selector of a workload's pods, as a query has it.
-pub fn pod_selector(object: &Value) -> Option<String> {
+pub(super) fn pod_selector(object: &Value) -> Option<String> {
     let selector = object.pointer("/spec/selector")?;
     // A ReplicationController's selector has no `matchLabels`.
     let labels = selector.get("matchLabels").unwrap_or(selector).as_object()?;

@@ -20,7 +20,7 @@ use crate::shelf::Key;
 pub const ADOPT_ANNOTATION: &str = "landfall.dev/adopt";
 
 /// The object, and what around it matters.
-pub struct Subject<'a> {
+pub(super) struct Subject<'a> {
     /// Which object.
     pub key: &'a Key,
     /// Its kind.
@@ -36,7 +36,7 @@ pub struct Subject<'a> {
 }
 
 /// What becomes of the object in one member.
-pub struct Ruling {
+pub(super) struct Ruling {
     /// What to do, and why.
     pub decision: Decision,
     /// The same as work, when there is some.
@@ -50,7 +50,7 @@ pub struct Ruling {
 }
 
 /// What is to be done everywhere.
-pub struct Rulings {
+pub(super) struct Rulings {
     /// One per member, in their order.
     pub each: Vec<Ruling>,
     /// When to look again although nothing changes.
@@ -61,7 +61,7 @@ pub struct Rulings {
 
 /// What is wrong with what the user wrote; nothing is done until it is mended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake(pub String);
+pub(super) struct Mistake(pub String);
 
 fn mistake(error: &dyn std::fmt::Display) -> Mistake {
     Mistake(error.to_string())
@@ -75,12 +75,13 @@ struct Wanted {
 }
 
 /// Decides about an object that is there.
-pub fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, Mistake> {
+pub(super) fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, Mistake> {
     let deletion = Deletion::of(subject.object);
     let verdicts = verdicts(subject, sights, deletion)?;
-    let mut plans = Plans::new(subject, sights, &verdicts)?;
+    let plans = Plans::new(subject, sights, &verdicts)?;
     let rules = overrides::read(subject.object).map_err(|error| mistake(&error))?;
-    let mut made: HashMap<(Option<u32>, Option<u32>, bool, Option<autoscale::Bounds>), (Arc<Value>, u64)> = HashMap::new();
+    let mut made: HashMap<(Option<u32>, Option<u32>, bool, Option<autoscale::Bounds>), (Arc<Value>, u64)> =
+        HashMap::new();
     let mut each = Vec::with_capacity(sights.len());
     for (at, (sight, (verdict, reason))) in sights.iter().zip(&verdicts).enumerate() {
         let wanted = if verdict.takes_part() && deletion.is_none() {
@@ -89,13 +90,15 @@ pub fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, Mistake>
             let (shard, hash) = match made.get(&forms).filter(|_| shared) {
                 Some(known) => known.clone(),
                 None => {
-                    let shard = match propagation::build(subject.object, &rules, &sight.member.name, &sight.labels()) {
-                        Ok(shard) => shard,
-                        Err(error) => {
-                            each.push(unbuildable(&error));
-                            continue;
-                        }
-                    };
+                    let shard =
+                        match propagation::build(subject.object, &rules, &sight.member.name, &sight.labels())
+                        {
+                            Ok(shard) => shard,
+                            Err(error) => {
+                                each.push(unbuildable(&error));
+                                continue;
+                            }
+                        };
                     let shard = plans.finish(at, shard, sight);
                     let hash = hash::value(&shard);
                     let known = (Arc::new(shard), hash);
@@ -105,22 +108,28 @@ pub fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, Mistake>
             };
             plans.wanted(at, shard, hash)
         } else {
-            propagation::intent(*verdict, deletion, 0)
-                .map(|intent| Wanted { intent, shard: Arc::new(Value::Null), leave: None })
+            propagation::intent(*verdict, deletion, 0).map(|intent| Wanted {
+                intent,
+                shard: Arc::new(Value::Null),
+                leave: None,
+            })
         };
         each.push(match wanted {
             Some(wanted) => one(subject, sight, &wanted, *verdict, plans.share(at)),
             None => idle(reason.clone()),
         });
     }
-    let look_again_ms = each.iter().filter_map(|ruling| ruling.decision.look_again_ms).chain(plans.look_again_ms).min();
+    let look_again_ms =
+        each.iter().filter_map(|ruling| ruling.decision.look_again_ms).chain(plans.look_again_ms).min();
     Ok(Rulings { each, look_again_ms, rollout: plans.rollout.map(|plan| plan.reason) })
 }
 
 /// Decides about what a member is owed of an object that is gone.
-pub fn settle(federation: &str, sight: &Sight, debt: &Debt) -> Ruling {
+pub(super) fn settle(federation: &str, sight: &Sight, debt: &Debt) -> Ruling {
     let intent = propagation::settle(debt, Intent::Absent);
-    let Debt::Delete { uid } = debt else { return decide(federation, sight, intent, Vec::new(), true, &sight.note.memory) };
+    let Debt::Delete { uid } = debt else {
+        return decide(federation, sight, intent, Vec::new(), true, &sight.note.memory);
+    };
     let memory = Memory { uid: uid.clone(), ..sight.note.memory.clone() };
     decide(federation, sight, intent, Vec::new(), true, &memory)
 }
@@ -147,14 +156,19 @@ fn verdicts(
     let scalable = scalable(subject.row);
     let member = |sight: &Sight| {
         let found = sight.found.as_ref().zip(scalable);
-        sight.placed(subject.federation, found.and_then(|(found, scalable)| numbers::spec_replicas(scalable, found)))
+        sight.placed(
+            subject.federation,
+            found.and_then(|(found, scalable)| numbers::spec_replicas(scalable, found)),
+        )
     };
     let members: Vec<placement::Member> = sights.iter().map(member).collect();
     let decided = placement::place(&wish, &members).into_iter();
     let judged = decided.zip(sights).zip(&members).map(|((decision, sight), member)| {
         let outside = around.unmet(&member.name, &member.labels);
         match (sight.leaving(), outside) {
-            (true, _) => (leave(member.has, sight.stays_when_leaving()), Reason::new("Leaving", "the cluster leaves")),
+            (true, _) => {
+                (leave(member.has, sight.stays_when_leaving()), Reason::new("Leaving", "the cluster leaves"))
+            }
             (false, Some(unmet)) => {
                 let why = format!("its namespace is not selected: {unmet}");
                 (leave(member.has, false), Reason::new("NotSelected", why))
@@ -192,7 +206,11 @@ struct Plans<'a> {
 }
 
 impl<'a> Plans<'a> {
-    fn new(subject: &Subject<'_>, sights: &'a [Sight], verdicts: &[(Verdict, Reason)]) -> Result<Self, Mistake> {
+    fn new(
+        subject: &Subject<'_>,
+        sights: &'a [Sight],
+        verdicts: &[(Verdict, Reason)],
+    ) -> Result<Self, Mistake> {
         let mut plans = Self {
             scalable: scalable(subject.row),
             shares: HashMap::new(),
@@ -204,8 +222,12 @@ impl<'a> Plans<'a> {
             look_again_ms: None,
             sights,
         };
-        let part: Vec<usize> =
-            verdicts.iter().enumerate().filter(|(_, (verdict, _))| verdict.takes_part()).map(|(at, _)| at).collect();
+        let part: Vec<usize> = verdicts
+            .iter()
+            .enumerate()
+            .filter(|(_, (verdict, _))| verdict.takes_part())
+            .map(|(at, _)| at)
+            .collect();
         if Deletion::of(subject.object).is_some() {
             return Ok(plans);
         }
@@ -231,7 +253,10 @@ impl<'a> Plans<'a> {
         let wrong = |name: &str, error: &dyn std::fmt::Display| Mistake(format!("{name}: {error}"));
         let preferences =
             scalable.preferences(subject.object).map_err(|error| wrong(scalable.annotation, &error))?;
-        let policy = subject.object.pointer("/metadata/annotations").and_then(|all| all.get(replicas::POLICY_ANNOTATION));
+        let policy = subject
+            .object
+            .pointer("/metadata/annotations")
+            .and_then(|all| all.get(replicas::POLICY_ANNOTATION));
         let policy = match policy.and_then(Value::as_str) {
             Some(text) => Policy::read(text).map_err(|error| wrong(replicas::POLICY_ANNOTATION, &error))?,
             None => Policy::default(),
@@ -328,7 +353,10 @@ impl<'a> Plans<'a> {
             set(&mut shard, "maxReplicas", bounds.max);
         }
         let Some(template) = self.template else { return shard };
-        let before = sight.found.as_ref().and_then(|found| found.pointer("/metadata/annotations")?.get(TEMPLATE_ANNOTATION)?.as_str());
+        let before = sight
+            .found
+            .as_ref()
+            .and_then(|found| found.pointer("/metadata/annotations")?.get(TEMPLATE_ANNOTATION)?.as_str());
         match (self.turns.get(&at), &sight.found) {
             (Some(rollout::Turn::Hold), Some(found)) => {
                 let mut held = rollout::hold(&shard, found);
@@ -346,8 +374,12 @@ impl<'a> Plans<'a> {
         let present = Some(Wanted { intent: Intent::Present { hash }, shard, leave: self.left(at) });
         match self.parts.get(&at).map(|part| part.step) {
             None | Some(autoscale::Step::Set(_)) => present,
-            Some(autoscale::Step::None) => Some(Wanted { intent: Intent::Absent, shard: Arc::new(Value::Null), leave: None }),
-            Some(autoscale::Step::Leave) => present.filter(|_| self.sights.get(at).is_some_and(|sight| sight.offline_since_ms.is_some())),
+            Some(autoscale::Step::None) => {
+                Some(Wanted { intent: Intent::Absent, shard: Arc::new(Value::Null), leave: None })
+            }
+            Some(autoscale::Step::Leave) => {
+                present.filter(|_| self.sights.get(at).is_some_and(|sight| sight.offline_since_ms.is_some()))
+            }
         }
     }
 
@@ -360,7 +392,9 @@ impl<'a> Plans<'a> {
     fn share(&self, at: usize) -> Option<Reason> {
         let share = self.shares.get(&at).map(|share| share.reason.clone());
         let ordinary = |reason: &Reason| matches!(reason.code, "Spread" | "New" | "Divided");
-        share.or_else(|| self.parts.get(&at).map(|part| part.reason.clone())).filter(|reason| !ordinary(reason))
+        share
+            .or_else(|| self.parts.get(&at).map(|part| part.reason.clone()))
+            .filter(|reason| !ordinary(reason))
     }
 }
 
@@ -379,9 +413,16 @@ fn annotate(shard: &mut Value, name: &str, text: String) {
 }
 
 /// Decides about one member.
-fn one(subject: &Subject<'_>, sight: &Sight, wanted: &Wanted, verdict: Verdict, share: Option<Reason>) -> Ruling {
+fn one(
+    subject: &Subject<'_>,
+    sight: &Sight,
+    wanted: &Wanted,
+    verdict: Verdict,
+    share: Option<Reason>,
+) -> Ruling {
     let annotations = subject.object.pointer("/metadata/annotations");
-    let adopt = annotations.and_then(|all| all.get(ADOPT_ANNOTATION)).and_then(Value::as_str) != Some("false");
+    let adopt =
+        annotations.and_then(|all| all.get(ADOPT_ANNOTATION)).and_then(Value::as_str) != Some("false");
     let drift = match (&wanted.intent, &sight.found) {
         (Intent::Present { .. }, Some(found)) => propagation::drift(&wanted.shard, found),
         _ => Vec::new(),
@@ -402,7 +443,14 @@ fn one(subject: &Subject<'_>, sight: &Sight, wanted: &Wanted, verdict: Verdict, 
     ruling
 }
 
-fn decide(federation: &str, sight: &Sight, intent: Intent, drift: Vec<String>, adopt: bool, memory: &Memory) -> Ruling {
+fn decide(
+    federation: &str,
+    sight: &Sight,
+    intent: Intent,
+    drift: Vec<String>,
+    adopt: bool,
+    memory: &Memory,
+) -> Ruling {
     let observed = sight.observed(drift);
     let decision = propagation::decide(&Case {
         federation,

@@ -15,7 +15,7 @@ use crate::membership;
 use crate::shelf::{Key, Seen};
 
 /// One member, and what it has of the object.
-pub struct Sight {
+pub(super) struct Sight {
     /// The member.
     pub member: Arc<Member>,
     /// Its `Cluster`.
@@ -38,11 +38,12 @@ pub struct Sight {
 
 impl Sight {
     /// Looks at one member.
-    pub fn new(federation: &Arc<Federation>, member: Arc<Member>, key: &Key, lines: &[Line]) -> Self {
+    pub(super) fn new(federation: &Arc<Federation>, member: Arc<Member>, key: &Key, lines: &[Line]) -> Self {
         let shelf = member.shelf(federation, key.kind);
         let seen = shelf.get(key);
+        let cluster = member.cluster.read().clone();
         Self {
-            cluster: member.cluster.read().clone(),
+            cluster,
             offline_since_ms: member.silent_since_ms(),
             synced: shelf.synced() && member.session().is_some(),
             unserved: shelf.unserved(),
@@ -55,17 +56,17 @@ impl Sight {
     }
 
     /// The cluster's labels.
-    pub fn labels(&self) -> BTreeMap<String, String> {
+    pub(super) fn labels(&self) -> BTreeMap<String, String> {
         self.cluster.metadata.labels.clone().unwrap_or_default()
     }
 
     /// Whether the cluster is being taken out of the federation.
-    pub fn leaving(&self) -> bool {
+    pub(super) fn leaving(&self) -> bool {
         self.cluster.metadata.deletion_timestamp.is_some()
     }
 
     /// For `plan::placement`.
-    pub fn placed(&self, federation: &str, replicas: Option<u32>) -> placement::Member {
+    pub(super) fn placed(&self, federation: &str, replicas: Option<u32>) -> placement::Member {
         let spec = &self.cluster.spec;
         placement::Member {
             name: self.member.name.clone(),
@@ -85,7 +86,9 @@ impl Sight {
             Some(mark) if mark.origin == Origin::Created => Has::Created,
             Some(_) => Has::Adopted,
             // Somewhere that cannot be seen now: what was told last.
-            None if !self.synced && self.line.as_ref().is_some_and(|line| line.generation > 0) => Has::Created,
+            None if !self.synced && self.line.as_ref().is_some_and(|line| line.generation > 0) => {
+                Has::Created
+            }
             None if self.seen.is_some() && self.remembered() => match self.note.memory.origin {
                 Some(Origin::Created) => Has::Created,
                 Some(Origin::Adopted) | None => Has::Adopted,
@@ -101,7 +104,7 @@ impl Sight {
     }
 
     /// For `plan::propagation`; `drift` is where what is there differs from what is meant.
-    pub fn observed(&self, drift: Vec<String>) -> Observed {
+    pub(super) fn observed(&self, drift: Vec<String>) -> Observed {
         match &self.seen {
             _ if !self.synced => Observed::Unknown,
             None => Observed::Missing,
@@ -116,7 +119,7 @@ impl Sight {
     }
 
     /// What becomes of a shard whose cluster leaves: what is ours goes unless it shall stay.
-    pub fn stays_when_leaving(&self) -> bool {
+    pub(super) fn stays_when_leaving(&self) -> bool {
         membership::orphaned(&self.cluster)
     }
 }

@@ -39,10 +39,9 @@ fn offline(request: &Request<'_>, case: &Case<'_>) -> Reason {
             "OfflineAutoscaled",
             format!("offline: the other clusters' autoscalers make up for its {has}"),
         ),
-        (_, OnLoss::Migrate { .. }) => Reason::new(
-            "OfflineMigrated",
-            format!("offline: other clusters stand in for its {has}; {note}"),
-        ),
+        (_, OnLoss::Migrate { .. }) => {
+            Reason::new("OfflineMigrated", format!("offline: other clusters stand in for its {has}; {note}"))
+        }
     }
 }
 

@@ -130,7 +130,8 @@ fn a_member_that_is_offline_holds_nothing_up() {
 
 #[test]
 fn what_a_member_refuses_is_not_asked_for_again_at_once() {
-    let refused = Refused { hash: 7, message: "exceeded quota".into(), retry_ms: NOW + 5_000 };
+    let refused =
+        Refused { hash: 7, message: "exceeded quota".into(), retry_ms: NOW + 5_000, transient: false };
     let memory = Memory { refused: Some(refused), ..Memory::default() };
     let waits = run(PRESENT, &Observed::Missing, &memory, false);
     assert_eq!((waits.step, waits.look_again_ms), (Step::Wait, Some(NOW + 5_000)));

@@ -153,6 +153,7 @@ fn count_panics() {
 fn config(directory: &Path, address: SocketAddr, keys_of: Option<&Path>, identity: &str) -> start::Config {
     let shared = |name: &str| keys_of.map(|other| other.join("pki").join(name));
     start::Config {
+        beside: None,
         pki: pki::Config {
             data_dir: directory.to_owned(),
             names: vec!["127.0.0.1".into()],
