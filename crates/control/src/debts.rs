@@ -12,7 +12,7 @@ use landfall_plan::propagation::Debt;
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 
-use crate::client::{Ask, Trouble, ask};
+use crate::client::{Ask, Trouble, ask, ask_json};
 use crate::kinds::Kinds;
 use crate::shelf::Key;
 
@@ -81,17 +81,31 @@ pub async fn write(
     let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{name}");
     let patch = json!({"data": entry});
     let request = Ask::with(Method::PATCH, &path, "application/merge-patch+json", &patch);
-    let missing = match ask(client, request, TIMEOUT).await {
-        Err(trouble) if trouble.code() == Some(404) => trouble,
-        answered => return answered.map(drop),
-    };
-    if debt.is_none() {
-        return Ok(());
+    match (ask_json(client, request, TIMEOUT).await, debt) {
+        (Ok(_), Some(_)) => return Ok(()),
+        (Ok(map), None) => return sweep(client, &path, &map).await,
+        (Err(trouble), None) if trouble.code() == Some(404) => return Ok(()),
+        // The first debt of a cluster.
+        (Err(trouble), Some(_)) if trouble.code() == Some(404) => {}
+        (Err(trouble), _) => return Err(trouble),
     }
-    tracing::debug!(cluster, %missing, "the first debt of a cluster");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": entry});
     let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps");
     ask(client, Ask::with(Method::POST, &path, "application/json", &map), TIMEOUT).await.map(drop)
+}
+
+/// Takes a ConfigMap away when nothing stands in it any more.
+async fn sweep(client: &kube::Client, path: &str, map: &Value) -> Result<(), Trouble> {
+    if map.get("data").and_then(Value::as_object).is_some_and(|data| !data.is_empty()) {
+        return Ok(());
+    }
+    let version = map.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+    let options = json!({"preconditions": {"resourceVersion": version}});
+    match ask(client, Ask::with(Method::DELETE, path, "application/json", &options), TIMEOUT).await {
+        // Somebody wrote a new debt meanwhile, or swept as well.
+        Err(trouble) if !matches!(trouble.code(), Some(404 | 409)) => Err(trouble),
+        _ => Ok(()),
+    }
 }
 
 /// Forgets all that a cluster is owed.

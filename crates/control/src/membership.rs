@@ -36,15 +36,18 @@ const FACTS_EVERY_MS: i64 = 30_000;
 /// How often the time of the last probe is written when nothing else changed.
 const HEARTBEAT_MS: i64 = 60_000;
 
-/// Brings the members in line with the `Cluster` objects; probes the new ones.
-pub fn sync(federation: &Arc<Federation>) {
+/// Brings the members in line with the `Cluster` objects; probes the new ones. Whether anything changed that placement
+/// looks at: what we write ourselves is no news.
+pub fn sync(federation: &Arc<Federation>) -> bool {
     let clusters = federation.clusters.keys();
     let mut members = federation.members.write();
+    let mut news = false;
     members.retain(|name, member| {
         let stays = clusters.iter().any(|key| *key.name == **name);
         if !stays {
             member.disconnect();
             member.changed.notify_one();
+            news = true;
         }
         stays
     });
@@ -52,10 +55,14 @@ pub fn sync(federation: &Arc<Federation>) {
         let Some(cluster) = federation.cluster(&key.name) else { continue };
         match members.get(&*key.name) {
             Some(member) => {
-                *member.cluster.write() = Arc::new(cluster);
-                member.changed.notify_one();
+                let before = std::mem::replace(&mut *member.cluster.write(), Arc::new(cluster.clone()));
+                if wishes(&before) != wishes(&cluster) {
+                    member.changed.notify_one();
+                    news = true;
+                }
             }
             None => {
+                news = true;
                 let member = Arc::new(Member::new(cluster.clone(), resume(&cluster)));
                 members.insert(key.name.to_string(), member.clone());
                 let own = federation.clone();
@@ -63,6 +70,14 @@ pub fn sync(federation: &Arc<Federation>) {
             }
         }
     }
+    news
+}
+
+/// What users say about a cluster; the rest is ours.
+fn wishes(cluster: &Cluster) -> impl PartialEq {
+    let Cluster { metadata, spec, .. } = cluster;
+    let (labels, annotations) = (metadata.labels.clone(), metadata.annotations.clone());
+    (spec.clone(), labels, annotations, metadata.deletion_timestamp.is_some())
 }
 
 /// What the last leader knew. A member that was ready must answer once before it is believed again.

@@ -63,8 +63,9 @@ pub async fn follow(federation: &Arc<Federation>) {
     let own = federation.clone();
     federation.tasks.spawn_until_stop(async move {
         let tell = |_: Change| {
-            membership::sync(&own);
-            own.queue.push_all(own.everything());
+            if membership::sync(&own) {
+                own.queue.push_all(own.everything());
+            }
         };
         watch::follow(own.client.clone(), Arc::new(cluster_row()), "", &own.clusters, tell).await;
     });

@@ -15,7 +15,7 @@ use crate::propagation::Step;
 use crate::reason::Reason;
 
 /// The annotation with one line per cluster.
-pub const ANNOTATION: &str = "landfall.dev/clusters";
+pub use landfall_api::landfall::CLUSTERS_ANNOTATION as ANNOTATION;
 
 /// The condition that sums it up.
 pub const CONDITION: &str = "Propagated";

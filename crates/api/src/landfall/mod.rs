@@ -42,5 +42,7 @@ pub const GROUP: &str = "landfall.dev";
 pub const VERSION: &str = "v1alpha1";
 /// Both, as objects carry them.
 pub const API_VERSION: &str = "landfall.dev/v1alpha1";
+/// The annotation of a federated object that tells what each cluster has of it.
+pub const CLUSTERS_ANNOTATION: &str = "landfall.dev/clusters";
 /// The namespace of the federation's own secrets.
 pub const SYSTEM_NAMESPACE: &str = "landfall-system";

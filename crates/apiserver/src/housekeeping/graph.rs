@@ -13,6 +13,10 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents stay.
 pub const ORPHAN: &str = "orphan";
 
+/// The finalizer of an object that has shards in member clusters. From [`ORPHAN`] its holder learns that shards are to be
+/// let go, so that one stays until this one is gone.
+const FEDERATED: &str = "landfall.dev/shards";
+
 /// An object's uid.
 pub type Uid = Arc<str>;
 
@@ -59,7 +63,8 @@ pub fn waits_for_dependents(object: &Value) -> bool {
 
 /// Whether an object is being deleted and waits for its dependents to be let go.
 pub fn waits_for_orphans(object: &Value) -> bool {
-    meta::deleting(object) && meta::finalizers(object).any(|f| f == ORPHAN)
+    let has = |name: &str| meta::finalizers(object).any(|f| f == name);
+    meta::deleting(object) && has(ORPHAN) && !has(FEDERATED)
 }
 
 #[derive(Debug)]

@@ -272,7 +272,16 @@ fn carry_over(kind: &Kind, old: &Value, new: &mut Value) {
 
 /// Whether anything but metadata and status differs. Of Deployments, annotations are part of the intent too.
 fn intent_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
-    let notes = |object: &Value| object.pointer("/metadata/annotations").cloned();
+    // What the hub tells about shards is no intent, wherever it stands.
+    let notes = |object: &Value| {
+        let all = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let own = |(name, _): &(&String, &Value)| *name != landfall_api::landfall::CLUSTERS_ANNOTATION;
+        all.into_iter()
+            .flatten()
+            .filter(own)
+            .map(|(name, text)| (name.clone(), text.clone()))
+            .collect::<Vec<_>>()
+    };
     if kind.group == "apps" && kind.kind == "Deployment" && notes(old) != notes(new) {
         return true;
     }

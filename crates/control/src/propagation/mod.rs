@@ -89,7 +89,8 @@ fn look(federation: &Arc<Federation>, key: &Key) {
     }
     let deletion = Deletion::of(&object);
     if !held {
-        if deletion.is_none() {
+        // Without members there is nothing to hold an object for.
+        if deletion.is_none() && !federation.members.read().is_empty() {
             let finalizers = finalizers.into_iter().chain([FINALIZER.to_owned()]).collect();
             let finalizers = Some((finalizers, seen.version.to_string()));
             Writer::submit(federation, key, Update { finalizers, ..Update::default() });

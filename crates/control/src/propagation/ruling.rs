@@ -67,6 +67,16 @@ fn mistake(error: &dyn std::fmt::Display) -> Mistake {
     Mistake(error.to_string())
 }
 
+/// What makes one member's shard different from another's, overrides apart. Shards of one form are made once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Form {
+    replicas: Option<u32>,
+    goal: Option<u32>,
+    bounds: Option<autoscale::Bounds>,
+    /// It is like no other: it keeps something that is there.
+    apart: bool,
+}
+
 /// What is wanted in one member.
 struct Wanted {
     intent: Intent,
@@ -80,14 +90,13 @@ pub(super) fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, M
     let verdicts = verdicts(subject, sights, deletion)?;
     let plans = Plans::new(subject, sights, &verdicts)?;
     let rules = overrides::read(subject.object).map_err(|error| mistake(&error))?;
-    let mut made: HashMap<(Option<u32>, Option<u32>, bool, Option<autoscale::Bounds>), (Arc<Value>, u64)> =
-        HashMap::new();
+    let mut made: HashMap<Form, (Arc<Value>, u64)> = HashMap::new();
     let mut each = Vec::with_capacity(sights.len());
     for (at, (sight, (verdict, reason))) in sights.iter().zip(&verdicts).enumerate() {
         let wanted = if verdict.takes_part() && deletion.is_none() {
-            let forms = plans.forms(at);
-            let shared = rules.is_empty() && !forms.2;
-            let (shard, hash) = match made.get(&forms).filter(|_| shared) {
+            let form = plans.form(at);
+            let shared = rules.is_empty() && !form.apart;
+            let (shard, hash) = match made.get(&form).filter(|_| shared) {
                 Some(known) => known.clone(),
                 None => {
                     let shard =
@@ -102,7 +111,7 @@ pub(super) fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, M
                     let shard = plans.finish(at, shard, sight);
                     let hash = hash::value(&shard);
                     let known = (Arc::new(shard), hash);
-                    made.insert(forms, known.clone());
+                    made.insert(form, known.clone());
                     known
                 }
             };
@@ -326,17 +335,20 @@ impl<'a> Plans<'a> {
         Ok(())
     }
 
-    /// What makes one member's shard different from another's, overrides apart.
-    fn forms(&self, at: usize) -> (Option<u32>, Option<u32>, bool, Option<autoscale::Bounds>) {
+    /// A member's form.
+    fn form(&self, at: usize) -> Form {
         let share = self.shares.get(&at);
         let held = self.turns.get(&at) == Some(&rollout::Turn::Hold);
         let bounds = match self.parts.get(&at).map(|part| part.step) {
             Some(autoscale::Step::Set(bounds)) => Some(bounds),
             Some(autoscale::Step::None | autoscale::Step::Leave) | None => None,
         };
-        // A Job's completions follow its parallelism except for what was given: they are part of the form too.
-        let number = self.completions.get(&at).copied().or_else(|| share.and_then(|share| share.replicas));
-        (number, share.map(|share| share.goal), held || self.completions.contains_key(&at), bounds)
+        Form {
+            replicas: share.and_then(|share| share.replicas),
+            goal: share.map(|share| share.goal),
+            bounds,
+            apart: held || self.completions.contains_key(&at),
+        }
     }
 
     /// Puts a member's numbers into its shard.

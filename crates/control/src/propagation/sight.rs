@@ -42,6 +42,9 @@ impl Sight {
         let shelf = member.shelf(federation, key.kind);
         let seen = shelf.get(key);
         let cluster = member.cluster.read().clone();
+        let line = lines.iter().find(|line| line.cluster == member.name).cloned();
+        let mut note = member.note(key);
+        note.memory.told = line.is_some();
         Self {
             cluster,
             offline_since_ms: member.silent_since_ms(),
@@ -49,8 +52,8 @@ impl Sight {
             unserved: shelf.unserved(),
             found: seen.as_ref().map(|seen| seen.value()),
             seen,
-            note: member.note(key),
-            line: lines.iter().find(|line| line.cluster == member.name).cloned(),
+            note,
+            line,
             member,
         }
     }

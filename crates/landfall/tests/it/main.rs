@@ -5,6 +5,7 @@ mod compare;
 mod echo;
 mod faults;
 mod members;
+mod federation;
 mod playground;
 mod readme;
 mod support;

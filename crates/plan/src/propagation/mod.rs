@@ -67,6 +67,8 @@ pub struct Found {
 pub struct Memory {
     /// The uid of the shard when it was last applied. None: never applied.
     pub uid: Option<String>,
+    /// It was told to have one, though nobody remembers which: the last leader knew.
+    pub told: bool,
     /// Who made it.
     pub origin: Option<Origin>,
     /// The drift that stayed right after it was last applied: what the member writes in its own way. Asking again
@@ -238,23 +240,20 @@ pub fn settle(debt: &Debt, meant: Intent) -> Intent {
 
 fn offline(case: &Case<'_>) -> Decision {
     // No spans of time in what is told: it would be told anew every second.
-    let owe = |debt, what: &str| {
-        now(
-            Step::Owe(debt),
-            "Offline",
-            format!("offline: {what} when it is back, or never if it is forgotten"),
-        )
-    };
+    let owe =
+        |debt, what: &str| now(Step::Owe(debt), "Offline", format!("{what} when its API answers again"));
     let uid = case.memory.uid.clone();
     // Where nothing was ever written, and nothing of ours was seen, nothing is owed.
-    let known = uid.is_some() || matches!(case.observed, Observed::Found(found) if ours(case, found));
+    let known = uid.is_some()
+        || case.memory.told
+        || matches!(case.observed, Observed::Found(found) if ours(case, found));
     match case.intent {
-        Intent::Present { .. } => owe(Debt::Apply, "it is brought up to date"),
+        Intent::Present { .. } => owe(Debt::Apply, "brought up to date"),
         Intent::Absent | Intent::Released if !known => {
             now(Step::Nothing, "NeverThere", "offline, and it never had a shard")
         }
-        Intent::Absent => owe(Debt::Delete { uid }, "its shard is deleted"),
-        Intent::Released => owe(Debt::Orphan, "its shard is let go"),
+        Intent::Absent => owe(Debt::Delete { uid }, "deleted"),
+        Intent::Released => owe(Debt::Orphan, "let go"),
     }
 }
 

@@ -29,18 +29,17 @@ fn offline(request: &Request<'_>, case: &Case<'_>) -> Reason {
     let note = "that its API does not answer is no proof that its pods are dead";
     match (case.row.is, request.policy.on_loss) {
         (Standing::Held { until_ms: Some(_) }, _) => {
-            Reason::new("OfflineHeld", format!("offline: its {has} still count for a while; {note}"))
+            Reason::new("OfflineHeld", format!("its {has} still count for a while; {note}"))
         }
         (_, OnLoss::Overprovision { percent }) => Reason::new(
             "OfflineOverprovisioned",
-            format!("offline: its {has} are spare, {percent} % of what is asked for was placed"),
+            format!("its {has} are spare, {percent} % of what is asked for was placed"),
         ),
-        (_, OnLoss::Autoscale) => Reason::new(
-            "OfflineAutoscaled",
-            format!("offline: the other clusters' autoscalers make up for its {has}"),
-        ),
+        (_, OnLoss::Autoscale) => {
+            Reason::new("OfflineAutoscaled", format!("the other clusters' autoscalers make up for its {has}"))
+        }
         (_, OnLoss::Migrate { .. }) => {
-            Reason::new("OfflineMigrated", format!("offline: other clusters stand in for its {has}; {note}"))
+            Reason::new("OfflineMigrated", format!("other clusters stand in for its {has}; {note}"))
         }
     }
 }
