@@ -4,8 +4,8 @@
 mod compare;
 mod echo;
 mod faults;
-mod members;
 mod federation;
+mod members;
 mod playground;
 mod readme;
 mod support;
