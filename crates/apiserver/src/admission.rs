@@ -12,4 +12,9 @@ pub trait Admission: Send + Sync {
     fn create(&self, state: &Snapshot, kind: &Kind, object: &mut Value) -> Result<(), Status>;
     /// About a changed object; not about changes of its status.
     fn update(&self, state: &Snapshot, kind: &Kind, object: &mut Value, old: &Value) -> Result<(), Status>;
+    /// Luck for the uid of an object under this key of the store, or for the end of a generated name; none for chance, which
+    /// nobody can foretell. Only simulations give any.
+    fn luck(&self, _about: &str) -> Option<u128> {
+        None
+    }
 }

@@ -57,6 +57,12 @@ impl Api {
         rfc3339(clock::epoch_s())
     }
 
+    /// What makes a new object or a generated name unlike any other.
+    pub(crate) fn luck(&self, about: &str) -> u128 {
+        let given = self.admission.as_ref().and_then(|admission| admission.luck(about));
+        given.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128())
+    }
+
     /// Looks up what a credential refers to: objects of the core group by plural, namespace and name.
     pub fn lookup(&self, plural: &str, namespace: &str, name: &str) -> Option<Found> {
         let snapshot = self.store.snapshot();

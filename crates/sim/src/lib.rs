@@ -2,7 +2,7 @@
 //! as real servers on loopback addresses. For the playground and for scale; tests of what real clusters do use `rig`.
 //!
 //! A member's API side: [`member`] (starting one), [`view`] (its objects in memory), [`controllers`] and [`scheduler`]
-//! (what Kubernetes' controllers decide).
+//! (what Kubernetes' controllers decide), [`luck`] (names and uids that are the same in every run).
 //!
 //! Its nodes and its network: [`address`] (the loopback addresses of a member), [`agent`] (nodes that run pods),
 //! [`echo`] (what pods do), [`forward`] (Services), [`gate`] (faults).
@@ -14,6 +14,7 @@ pub mod echo;
 pub mod forward;
 pub mod gate;
 pub mod listen;
+pub mod luck;
 pub mod member;
 pub mod scheduler;
 #[cfg(test)]

@@ -130,6 +130,11 @@ impl Member {
             .map_err(|source| MemberError::Store { member: member(), source })?;
         let server_error = |source| MemberError::Server { member: member(), source };
         let (pki, credentials) = keys(&config, address).map_err(|e| server_error(e.into()))?;
+        // What is made after a restart differs from what was made before.
+        let seed = config.seed ^ store.snapshot().revision().rotate_left(32);
+        let settings = Arc::new(Settings::new(&config.name, config.block, config.timings, seed));
+        let (block, eviction) = (config.block, config.timings.eviction);
+        let admission = admission::MemberAdmission::new(block, eviction, settings.luck.clone());
         let parts = Parts {
             beside: None,
             pki,
@@ -138,10 +143,9 @@ impl Member {
             audit: None,
             served: served(),
             identity: None,
-            admission: Some(Arc::new(admission::MemberAdmission::new(config.block, config.timings.eviction))),
+            admission: Some(Arc::new(admission)),
         };
         let server = start_parts(parts, store.clone(), listener).await.map_err(server_error)?;
-        let settings = Arc::new(Settings::new(&config.name, config.block, config.timings, config.seed));
         let this = Self {
             settings,
             nodes: config.nodes.clone(),

@@ -38,19 +38,20 @@ pub async fn create(
         // Only a generated name is tried twice, so only then is the object needed again.
         let mut attempt = match &generated {
             Some(prefix) => {
-                meta::metadata_mut(&mut object).insert("name".into(), json!(suffixed(prefix)));
+                meta::metadata_mut(&mut object)
+                    .insert("name".into(), json!(suffixed(api, kind, namespace, prefix)));
                 object.clone()
             }
             None => std::mem::take(&mut object),
         };
-        settle(api, kind, &mut attempt, applied, by)?;
-        warnings.extend(kind.rules.warnings(&attempt));
         let name = meta::name(&attempt).to_owned();
+        let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, &name);
+        settle(api, kind, &key, &mut attempt, applied, by)?;
+        warnings.extend(kind.rules.warnings(&attempt));
         if by.dry_run {
             let entry = dry(api, kind, namespace, &name, &attempt).await?;
             return Ok(Written { entry, deed: Deed::Created, warnings });
         }
-        let key = keys::object(&kind.stored_as.0, &kind.stored_as.1, namespace, &name);
         let bytes = encode::stored(kind, &attempt);
         match api.store.create(&key, bytes, kind_ttl(kind)).await {
             Ok(entry) => {
@@ -148,8 +149,8 @@ fn generated_name(object: &Value) -> Option<String> {
         .then(|| prefix.chars().take(PREFIX_CHARS_MAX).collect())
 }
 
-fn suffixed(prefix: &str) -> String {
-    let mut luck = uuid::Uuid::new_v4().as_u128();
+fn suffixed(api: &Api, kind: &Kind, namespace: &str, prefix: &str) -> String {
+    let mut luck = api.luck(&format!("name {}/{namespace}/{prefix}", kind.plural));
     let mut name = prefix.to_owned();
     for _ in 0..SUFFIX_CHARS {
         let at = usize::try_from(luck % SUFFIX_ALPHABET.len() as u128).expect("smaller than the alphabet");
@@ -160,9 +161,17 @@ fn suffixed(prefix: &str) -> String {
 }
 
 /// Everything between decoding and storing.
-fn settle(api: &Api, kind: &Kind, object: &mut Value, applied: bool, by: &By<'_>) -> Result<(), Status> {
+fn settle(
+    api: &Api,
+    kind: &Kind,
+    key: &str,
+    object: &mut Value,
+    applied: bool,
+    by: &By<'_>,
+) -> Result<(), Status> {
     let now = api.now_text();
-    stamp(kind, object, &now);
+    let uid = uuid::Builder::from_random_bytes(api.luck(key).to_be_bytes()).into_uuid();
+    stamp(kind, object, &now, &uid.to_string());
     kind.rules.default(object);
     // What the server itself adds from here on is nobody's.
     if !applied {
@@ -176,7 +185,7 @@ fn settle(api: &Api, kind: &Kind, object: &mut Value, applied: bool, by: &By<'_>
 }
 
 /// What the server alone decides about a new object.
-fn stamp(kind: &Kind, object: &mut Value, now: &str) {
+fn stamp(kind: &Kind, object: &mut Value, now: &str, uid: &str) {
     object["apiVersion"] = json!(encode::api_version(&kind.group, &kind.version));
     object["kind"] = json!(&*kind.kind);
     let metadata = meta::metadata_mut(object);
@@ -185,7 +194,7 @@ fn stamp(kind: &Kind, object: &mut Value, now: &str) {
     {
         metadata.remove(field);
     }
-    metadata.insert("uid".into(), json!(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("uid".into(), json!(uid));
     metadata.insert("creationTimestamp".into(), json!(now));
     if kind.has_generation {
         metadata.insert("generation".into(), json!(1));

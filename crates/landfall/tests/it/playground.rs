@@ -141,6 +141,17 @@ fn several_at_once_and_nothing_left_behind() {
         process
     };
     let (mut one, mut two) = (start("one"), start("two"));
+    // Uids of simulated clusters follow from the seed, which is the same here; those of hubs nobody can foretell.
+    let uid = |process: &Process, context: &str| {
+        let output = process.output();
+        let file = output.lines().find_map(|line| line.trim().strip_prefix("export KUBECONFIG=")).unwrap();
+        let arguments = ["get", "ns", "default", "-o", "json", "--kubeconfig", file, "--context", context];
+        let got = landfall(&temporary).args(arguments).output().unwrap();
+        assert!(got.status.success(), "{}", text(&got.stderr));
+        serde_json::from_slice::<Value>(&got.stdout).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(uid(&one, "us-east"), uid(&two, "us-east"));
+    assert_ne!(uid(&one, "federation"), uid(&two, "federation"));
     let both = landfall(&temporary).args(["playground", "fault", "heal"]).output().unwrap();
     assert!(text(&both.stderr).contains("several playgrounds run; say which:"), "{}", text(&both.stderr));
     assert!(one.interrupt());

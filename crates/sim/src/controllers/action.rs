@@ -1,12 +1,12 @@
 //! What controllers decide: actions with reasons, as plain values.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use landfall_api::meta;
 use serde_json::{Map, Value};
 
 use super::read::Millis;
+use crate::luck::letter;
 use crate::view::Known;
 
 /// What a controller wants done about one object.
@@ -85,10 +85,6 @@ pub struct Plan {
     /// When time alone may lead to other actions.
     pub again: Option<Millis>,
 }
-
-/// Luck that follows from a seed.
-#[derive(Debug)]
-pub struct Luck(AtomicU64);
 
 // === impl Action ===
 
@@ -202,44 +198,6 @@ impl Plan {
     }
 }
 
-// === impl Luck ===
-
-/// Characters of generated names: no vowels, so that no words come out.
-const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-
-impl Luck {
-    /// From a seed.
-    pub const fn new(seed: u64) -> Self {
-        Self(AtomicU64::new(seed))
-    }
-
-    /// The next number (SplitMix64).
-    pub fn next(&self) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Five characters for the end of a name.
-    pub fn suffix(&self) -> String {
-        let mut luck = self.next();
-        let mut text = String::with_capacity(5);
-        for _ in 0..5 {
-            text.push(letter(luck));
-            luck /= ALPHABET.len() as u64;
-        }
-        text
-    }
-
-    /// A name that begins with `prefix`, which is cut if the name would be too long.
-    pub fn name(&self, prefix: &str) -> String {
-        let kept: String = prefix.chars().take(58).collect();
-        kept + &self.suffix()
-    }
-}
-
 /// A number that stands for a text (FNV-1a).
 pub fn fnv(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -247,14 +205,5 @@ pub fn fnv(text: &str) -> u32 {
 
 /// A number as text that holds no words, for names of ReplicaSets.
 pub fn safe_number(number: u32) -> String {
-    number
-        .to_string()
-        .bytes()
-        .map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]))
-        .collect()
-}
-
-fn letter(luck: u64) -> char {
-    let at = usize::try_from(luck % ALPHABET.len() as u64).expect("smaller than the alphabet");
-    char::from(ALPHABET[at])
+    number.to_string().bytes().map(|digit| letter(digit.into())).collect()
 }

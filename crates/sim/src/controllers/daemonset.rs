@@ -160,7 +160,7 @@ fn manage(
         }
         if spot.wanted && spot.pods.is_empty() && count < BURST {
             let prefix = format!("{}-", meta::name(set));
-            let pod_name = context.luck.name(&prefix);
+            let pod_name = context.settings.luck.name(meta::namespace(set), &prefix);
             let note = Note::normal(set, "SuccessfulCreate", format!("Created pod: {pod_name}"));
             let pod = daemon(set, hash, Some((name, &pod_name)));
             plan.act(Action::create(Known::Pod, pod, format!("{name} has none")).noting(note));

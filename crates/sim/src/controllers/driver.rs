@@ -19,7 +19,7 @@ use landfall_runtime::clock;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::action::{Action, Deed, Luck, Note};
+use super::action::{Action, Deed, Note};
 use super::events::{Record, Recorder};
 use super::read::{Millis, set, time_text};
 use super::turn::{Subject, Turn, longer};
@@ -34,14 +34,12 @@ const SLEEP_MS_MAX: Millis = 30_000;
 
 /// Runs the controllers until dropped. While `up` is false the API is down, and they with it.
 pub async fn run(api: Local, settings: Arc<Settings>, mut up: watch::Receiver<bool>) {
-    // Names made after a restart differ from those made before.
-    let luck = Luck::new(settings.seed ^ api.revision().rotate_left(32));
     let mut pause = 0;
     loop {
         if up.wait_for(|up| *up).await.is_err() {
             return;
         }
-        let mut driver = Driver::new(&api, &settings, &luck, TABLE);
+        let mut driver = Driver::new(&api, &settings, TABLE);
         let down = async { drop(up.wait_for(|up| !*up).await) };
         tokio::select! {
             why = AssertUnwindSafe(driver.work()).catch_unwind() => match why {
@@ -69,7 +67,6 @@ pub fn now() -> Millis {
 struct Driver<'a> {
     table: &'static [Controller],
     settings: &'a Settings,
-    luck: &'a Luck,
     managers: [Local; 2],
     recorder: Recorder,
     view: View,
@@ -79,11 +76,10 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    fn new(api: &Local, settings: &'a Settings, luck: &'a Luck, table: &'static [Controller]) -> Self {
+    fn new(api: &Local, settings: &'a Settings, table: &'static [Controller]) -> Self {
         Self {
             table,
             settings,
-            luck,
             managers: [api.named("kube-controller-manager"), api.named("kube-scheduler")],
             recorder: Recorder::default(),
             view: View::default(),
@@ -112,13 +108,7 @@ impl<'a> Driver<'a> {
 
     /// One controller decides, and what it decided is done and seen.
     async fn turn(&mut self, at: usize, follow: &mut Follow) -> Result<(), Status> {
-        let context = Context {
-            view: &self.view,
-            now: now(),
-            begun: self.begun,
-            luck: self.luck,
-            settings: self.settings,
-        };
+        let context = Context { view: &self.view, now: now(), begun: self.begun, settings: self.settings };
         let controller = &self.table[at];
         let decided = std::panic::catch_unwind(AssertUnwindSafe(|| (controller.decide)(&context)));
         let Ok(plan) = decided else {
@@ -199,7 +189,7 @@ impl<'a> Driver<'a> {
 
     async fn tell(&mut self, api: &Local, note: &Note, component: &str) {
         let now = now();
-        let told = match self.recorder.record(note, component, now, self.luck) {
+        let told = match self.recorder.record(note, component, now, &self.settings.event_luck) {
             Record::New(event) => {
                 let place = Place::new("", "events", meta::namespace(&event), "");
                 api.create(&place, event).await.map(drop)
@@ -342,8 +332,7 @@ mod tests {
         let world = crate::testing::World::start().await;
         let api = Local::new(world.member.api().clone(), "test");
         let settings = Settings::new("test", world.claim.block(), crate::Timings::KUBERNETES, 1);
-        let luck = Luck::new(1);
-        let mut driver = Driver::new(&api, &settings, &luck, PANICKING);
+        let mut driver = Driver::new(&api, &settings, PANICKING);
         let place = Place::new("coordination.k8s.io", "leases", "kube-node-lease", "mark");
         let made = async {
             while api.get(&place).await.is_err() {

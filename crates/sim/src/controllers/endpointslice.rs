@@ -182,10 +182,12 @@ fn labels(service: &Value) -> Map<String, Value> {
 
 fn create(context: &Context<'_>, service: &Value, ports: &[Value], endpoints: &[Value], plan: &mut Plan) {
     let prefix = format!("{}-", meta::name(service));
+    let which = json!(ports).to_string();
+    let name = context.settings.luck.name_of(meta::namespace(service), &prefix, &which);
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {
-            "name": context.luck.name(&prefix), "generateName": prefix,
+            "name": name, "generateName": prefix,
             "namespace": meta::namespace(service), "labels": labels(service),
             "ownerReferences": [controller_reference(service)],
         },

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::action::{Luck, Note};
+use super::action::Note;
 use super::read::{Millis, time_text};
+use crate::luck::Luck;
 
 /// How many different events are remembered for counting.
 const KEPT_MAX: usize = 512;
@@ -38,7 +39,8 @@ impl Recorder {
             // Forgetting only means that a repetition becomes an event of its own.
             self.told.clear();
         }
-        let name = format!("{}.{:016x}", about.name, luck.next());
+        let thing = format!("{}/{}/{}", about.uid, note.reason, note.message);
+        let name = format!("{}.{:016x}", about.name, luck.draw(&thing) >> 64);
         self.told.insert(key, (name.clone(), 1));
         let at = time_text(now);
         Record::New(json!({

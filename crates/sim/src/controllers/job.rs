@@ -255,7 +255,7 @@ fn create(context: &Context<'_>, job: &Value, index: Option<i64>, active: i64, w
         Some(index) => format!("{}-{index}-", meta::name(job)),
         None => format!("{}-", meta::name(job)),
     };
-    let name = context.luck.name(&prefix);
+    let name = context.settings.luck.name(meta::namespace(job), &prefix);
     let note = Note::normal(job, "SuccessfulCreate", format!("Created pod: {name}"));
     let mut pod = pods::from_template(job, &job["spec"]["template"], &name, Some(&prefix));
     if let Some(index) = index {

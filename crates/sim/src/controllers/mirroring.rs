@@ -144,10 +144,12 @@ fn create(
     plan: &mut Plan,
 ) {
     let prefix = format!("{}-", meta::name(endpoints));
+    let which = json!([family, ports]).to_string();
+    let name = context.settings.luck.name_of(meta::namespace(endpoints), &prefix, &which);
     let mut slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {
-            "name": context.luck.name(&prefix), "generateName": prefix,
+            "name": name, "generateName": prefix,
             "namespace": meta::namespace(endpoints), "labels": labels(endpoints),
             "ownerReferences": [controller_reference(endpoints)],
         },

@@ -45,7 +45,7 @@ mod turn;
 use crate::member::config::Settings;
 use crate::scheduler;
 use crate::view::{Known, View};
-use action::{Luck, Plan};
+use action::Plan;
 use read::Millis;
 
 /// What a controller is given.
@@ -57,7 +57,6 @@ pub struct Context<'a> {
     /// Since when this member's controllers run: what was before that nobody watched.
     pub begun: Millis,
     /// For names.
-    pub luck: &'a Luck,
     /// The member's settings.
     pub settings: &'a Settings,
 }

@@ -69,7 +69,7 @@ fn manage(context: &Context<'_>, owner: &Value, active: &[&Value], plan: &mut Pl
         let missing = (wanted - active.len()).min(BURST);
         let prefix = format!("{}-", meta::name(owner));
         for _ in 0..missing {
-            let name = context.luck.name(&prefix);
+            let name = context.settings.luck.name(meta::namespace(owner), &prefix);
             let note = Note::normal(owner, "SuccessfulCreate", format!("Created pod: {name}"));
             let pod = pods::from_template(owner, &owner["spec"]["template"], &name, Some(&prefix));
             let why = format!("{} of {wanted} replicas", active.len());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::action::{Deed, Luck, Plan};
+use super::action::{Deed, Plan};
 use super::driver::change;
 use super::read::{Millis, set, time_text};
 use super::{Context, Controller};
@@ -15,7 +15,6 @@ pub(crate) struct Bench {
     pub(crate) view: View,
     pub(crate) now: Millis,
     pub(crate) begun: Millis,
-    pub(crate) luck: Luck,
     pub(crate) settings: Settings,
     revision: u64,
 }
@@ -25,7 +24,7 @@ impl Default for Bench {
         let block = Block::all().next().unwrap();
         let settings = Settings::new("test", block, Timings::KUBERNETES, 7);
         let now = 1_800_000_000_000;
-        Self { view: View::default(), now, begun: now, luck: Luck::new(7), settings, revision: 1 }
+        Self { view: View::default(), now, begun: now, settings, revision: 1 }
     }
 }
 
@@ -53,13 +52,8 @@ impl Bench {
     }
 
     pub(crate) fn decide(&self, controller: &Controller) -> Plan {
-        let context = Context {
-            view: &self.view,
-            now: self.now,
-            begun: self.begun,
-            luck: &self.luck,
-            settings: &self.settings,
-        };
+        let context =
+            Context { view: &self.view, now: self.now, begun: self.begun, settings: &self.settings };
         (controller.decide)(&context)
     }
 

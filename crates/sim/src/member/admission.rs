@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_api::field::{ErrorList, Path};
@@ -18,6 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::address::Block;
 use crate::controllers::read::{int, items, text};
+use crate::luck::Luck;
 
 /// Ports of nodes, as Kubernetes gives them out.
 const NODE_PORTS: (i64, i64) = (30_000, 32_767);
@@ -27,6 +29,7 @@ pub struct MemberAdmission {
     block: Block,
     /// How long pods stay on a node in trouble unless they say otherwise.
     toleration_s: u64,
+    luck: Arc<Luck>,
     next: Mutex<Next>,
 }
 
@@ -37,10 +40,10 @@ struct Next {
 }
 
 impl MemberAdmission {
-    /// For a member with these addresses, whose pods stay so long on a node in trouble.
-    pub const fn new(block: Block, eviction: Duration) -> Self {
+    /// For a member with these addresses, whose pods stay so long on a node in trouble, and whose uids follow from this luck.
+    pub const fn new(block: Block, eviction: Duration, luck: Arc<Luck>) -> Self {
         let toleration_s = eviction.as_secs();
-        Self { block, toleration_s, next: Mutex::new(Next { address: 1, port: NODE_PORTS.0 }) }
+        Self { block, toleration_s, luck, next: Mutex::new(Next { address: 1, port: NODE_PORTS.0 }) }
     }
 }
 
@@ -61,6 +64,12 @@ impl Admission for MemberAdmission {
             ("", "Service") => self.allocate(state, kind, object),
             _ => Ok(()),
         }
+    }
+
+    fn luck(&self, about: &str) -> Option<u128> {
+        // There are many, and no two have the same name.
+        let event = about.starts_with("core/events/") || about.starts_with("events.k8s.io/");
+        Some(if event { self.luck.once(about) } else { self.luck.draw(about) })
     }
 }
 
@@ -268,7 +277,11 @@ mod tests {
             let block = Block::all().next().unwrap();
             let kind = landfall_api::kinds::member().into_iter().find(|k| k.kind == "Service").unwrap();
             let store = landfall_store::open_memory(embedded::Config::new("")).unwrap();
-            Self { admission: MemberAdmission::new(block, Duration::from_secs(300)), kind, store }
+            Self {
+                admission: MemberAdmission::new(block, Duration::from_secs(300), Arc::new(Luck::new(7))),
+                kind,
+                store,
+            }
         }
 
         fn address(&self, index: u32) -> String {

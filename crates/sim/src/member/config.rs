@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::address::Block;
 use crate::controllers::autoscaler::Memory;
+use crate::luck::Luck;
 
 /// CPUs, memory and the most pods of a node when nobody says.
 pub const CPU: &str = "4";
@@ -122,8 +123,10 @@ pub struct Settings {
     pub block: Block,
     /// How patient to be.
     pub timings: Timings,
-    /// What luck follows from.
-    pub seed: u64,
+    /// What names and uids are made from.
+    pub luck: Arc<Luck>,
+    /// What names of events are made from; there are many.
+    pub event_luck: Luck,
     /// How much CPU its pods use, as the world reports it.
     pub loads: Arc<Loads>,
     /// What autoscalers remember.
@@ -134,7 +137,9 @@ impl Settings {
     /// The settings of a member in a world without load.
     pub fn new(name: &str, block: Block, timings: Timings, seed: u64) -> Self {
         let (loads, scaling) = (Arc::default(), Memory::default());
-        Self { name: name.into(), block, timings, seed, loads, scaling }
+        let luck = Arc::new(Luck::new(seed));
+        let event_luck = luck.child("events");
+        Self { name: name.into(), block, timings, luck, event_luck, loads, scaling }
     }
 }
 

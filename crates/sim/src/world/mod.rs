@@ -30,6 +30,7 @@ use crate::address::{Block, Claim, ClaimError};
 use crate::agent::{self, Agent, Pace, Programs};
 use crate::forward::{self, Forwarder};
 use crate::gate::{Distances, Gate, Origin};
+use crate::luck::fnv64;
 use crate::member::config::{MemberConfig, NodeSpec, Timings};
 use crate::member::{Member, MemberError};
 use backbone::Backbone;
@@ -107,7 +108,7 @@ fn claims(config: &WorldConfig, start: &Start<'_>) -> Result<Vec<Claim>, WorldEr
         let owed = before(cluster).map(|(_, block)| Claim::exactly(*block).map_err(failed(cluster)));
         claims.push(owed.transpose()?);
     }
-    let luck = start.keep.map(|keep| luck_of(keep.as_os_str().as_encoded_bytes()));
+    let luck = start.keep.map(|keep| fnv64(keep.as_os_str().as_encoded_bytes()));
     let each = claims.into_iter().zip(&config.clusters);
     each.map(|(claim, cluster)| match (claim, luck) {
         (Some(claim), _) => Ok(claim),
@@ -115,12 +116,6 @@ fn claims(config: &WorldConfig, start: &Start<'_>) -> Result<Vec<Claim>, WorldEr
         (None, None) => Claim::take(None).map_err(failed(cluster)),
     })
     .collect()
-}
-
-/// A number that a directory's name leads to, the same every time (FNV-1a).
-fn luck_of(name: &[u8]) -> u64 {
-    name.iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Where everybody stands; the hub beside the first cluster.

@@ -191,3 +191,80 @@ async fn crashing_pods_heal() {
     ready(&api, 3).await;
     world.stop().await;
 }
+
+/// Every object but events as `KIND NAMESPACE/NAME UID`.
+fn census(api: &Local) -> BTreeSet<String> {
+    let kinds = [
+        ("", "namespaces"),
+        ("", "nodes"),
+        ("", "pods"),
+        ("", "services"),
+        ("", "serviceaccounts"),
+        ("", "configmaps"),
+        ("", "endpoints"),
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("batch", "jobs"),
+        ("discovery.k8s.io", "endpointslices"),
+        ("coordination.k8s.io", "leases"),
+    ];
+    let line = |plural: &str, object: &Value| {
+        let metadata = &object["metadata"];
+        let [namespace, name, uid] =
+            ["namespace", "name", "uid"].map(|key| metadata[key].as_str().unwrap_or(""));
+        format!("{plural} {namespace}/{name} {uid}")
+    };
+    kinds
+        .iter()
+        .flat_map(|(group, plural)| api.list(group, plural, "").into_iter().map(|o| line(plural, &o)))
+        .collect()
+}
+
+/// How many there are in the end of the day below, when everybody is done.
+const OBJECTS_OF_A_DAY: usize = 32;
+
+/// What a user does in a world with this seed, and what there is in the end; then a Deployment of an old name.
+async fn a_day_of(seed: u64) -> (BTreeSet<String>, [String; 2]) {
+    let config: WorldConfig = format!("seed: {seed}\nclusters: [{{name: lab, nodes: 2}}]").parse().unwrap();
+    let world = World::start(&config, &Start::default(), |_| {}).await.unwrap();
+    let api = world.sites()[0].member.client("test");
+    let template = json!({"metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "echo", "ports": [{"containerPort": 8080}]}]}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": template}});
+    let made =
+        api.create(&Place::new("apps", "deployments", "default", ""), deployment.clone()).await.unwrap();
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 8080}]}});
+    create(&api, "", "services", service).await;
+    create(&api, "batch", "jobs", job("once", &json!({"completions": 2}), "exit 0", "Never")).await;
+    let generated = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "notes-"}});
+    create(&api, "", "configmaps", generated).await;
+    eventually("four pods and a finished job", async || {
+        let done = get(&api, "batch", "jobs", "once").await["status"]["succeeded"] == 2;
+        let sliced = |slice: &Value| slice["endpoints"].as_array().is_some_and(|all| all.len() == 4);
+        let sliced = api.list("discovery.k8s.io", "endpointslices", "default").iter().any(sliced);
+        let all = census(&api).len() == OBJECTS_OF_A_DAY;
+        (all && done && sliced && pods(&api, "Running").len() == 4).then_some(())
+    })
+    .await;
+    let before = census(&api);
+    let place = Place::new("apps", "deployments", "default", "web");
+    api.delete(&place, &DeleteOptions::BACKGROUND).await.unwrap();
+    let again = api.create(&Place::new("apps", "deployments", "default", ""), deployment).await.unwrap();
+    world.stop().await;
+    (before, [made, again].map(|object| object["metadata"]["uid"].as_str().unwrap().to_owned()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn equal_seeds_give_equal_names_and_uids() {
+    let (first, uids) = a_day_of(7).await;
+    assert_ne!(uids[0], uids[1], "another object of the same name is another object");
+    assert_eq!(a_day_of(7).await, (first.clone(), uids));
+    let other = a_day_of(8).await.0;
+    let uid = |line: &String| line.rsplit(' ').next().unwrap().to_owned();
+    let (one, two): (BTreeSet<_>, BTreeSet<_>) =
+        (first.iter().map(uid).collect(), other.iter().map(uid).collect());
+    assert!(one.is_disjoint(&two), "and another seed gives others");
+    assert_eq!(one.len(), first.len(), "no uid is there twice");
+}
