@@ -7,6 +7,9 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 
 use crate::basics::options::{ApplyOptions, DeleteOptions, DescribeOptions, GetOptions};
+use crate::clusters::options::{
+    CordonOptions, DrainOptions, ForgetOptions, JoinOptions, StatusOptions, UnjoinOptions,
+};
 use crate::playground::options::PlaygroundOptions;
 
 /// Joins many Kubernetes clusters into one federation.
@@ -33,6 +36,20 @@ pub(crate) enum Command {
     Pause,
     /// Run a hub and simulated clusters in one process: everything to try, nothing to install.
     Playground(PlaygroundOptions),
+    /// Make a cluster a member of the federation.
+    Join(JoinOptions),
+    /// Take our objects out of a cluster, and let it go.
+    Unjoin(UnjoinOptions),
+    /// Give up a cluster that is dead and will not return.
+    Forget(ForgetOptions),
+    /// Place no new shards and no more replicas in a cluster.
+    Cordon(CordonOptions),
+    /// Let replicas come to a cluster again; this ends a drain, too.
+    Uncordon(CordonOptions),
+    /// Move traffic and replicas off a cluster.
+    Drain(DrainOptions),
+    /// Show the federation on one screen.
+    Status(StatusOptions),
     /// Show objects.
     Get(GetOptions),
     /// Create or change the objects of manifests.

@@ -2,6 +2,7 @@
 
 mod basics;
 mod cli;
+mod clusters;
 mod echo;
 mod hub;
 mod pause;
@@ -25,6 +26,13 @@ fn main() -> ExitCode {
         cli::Command::Echo(options) => echo::run(options),
         cli::Command::Pause => pause::run(),
         cli::Command::Playground(options) => playground::run(options),
+        cli::Command::Join(options) => clusters::join(options),
+        cli::Command::Unjoin(options) => clusters::unjoin(options),
+        cli::Command::Forget(options) => clusters::forget(options),
+        cli::Command::Cordon(options) => clusters::cordon(options),
+        cli::Command::Uncordon(options) => clusters::uncordon(options),
+        cli::Command::Drain(options) => clusters::drain(options),
+        cli::Command::Status(options) => clusters::status(options),
         cli::Command::Get(options) => basics::get(options),
         cli::Command::Apply(options) => basics::apply(options),
         cli::Command::Describe(options) => basics::describe(options),

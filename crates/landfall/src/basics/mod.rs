@@ -11,7 +11,7 @@ mod kinds;
 mod manifest;
 pub(crate) mod options;
 mod outline;
-mod table;
+pub(crate) mod table;
 pub(crate) mod target;
 
 use anyhow::Result;
@@ -41,6 +41,7 @@ pub(crate) fn delete(options: &DeleteOptions) -> Result<()> {
     run(async { delete::run(options, &Target::find(&options.connection).await?).await })
 }
 
-fn run(command: impl Future<Output = Result<()>>) -> Result<()> {
+/// Runs a command that talks to servers.
+pub(crate) fn run(command: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }

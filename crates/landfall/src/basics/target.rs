@@ -1,6 +1,7 @@
 //! Which server a command talks to, and talking to it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use http::{Method, Request};
@@ -12,6 +13,9 @@ use serde_json::Value;
 use super::options::Connection;
 use crate::playground;
 
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A server, and the namespace that is meant when none is named.
 pub(crate) struct Target {
     client: Client,
@@ -21,29 +25,29 @@ pub(crate) struct Target {
 impl Target {
     /// Finds the server by what was typed, by the playground that runs, or as kubectl would.
     pub(crate) async fn find(connection: &Connection) -> Result<Self> {
-        let file = match &connection.kubeconfig {
-            Some(file) => Some(file.clone()),
-            None => playground::only_running().map(|running| running.kubeconfig),
-        };
-        let kubeconfig = match &file {
-            Some(files) => read(files)?,
-            None => Kubeconfig::read().context(
-                "there is no kubeconfig and no single running playground: start one with `landfall playground`, or give \
-                 --kubeconfig",
-            )?,
-        };
-        if let Some(name) = &connection.context
+        let kubeconfig = kubeconfig(connection.kubeconfig.as_deref())?;
+        let mut target = Self::of(kubeconfig, connection.context.as_deref()).await?;
+        if let Some(namespace) = &connection.namespace {
+            target.namespace.clone_from(namespace);
+        }
+        Ok(target)
+    }
+
+    /// The server that a context names; the current one when none is given.
+    pub(crate) async fn of(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Self> {
+        if let Some(name) = context
             && !kubeconfig.contexts.iter().any(|context| context.name == *name)
         {
             let known: Vec<_> = kubeconfig.contexts.iter().map(|c| c.name.as_str()).collect();
             bail!("there is no context {name:?}; there are {}", known.join(", "));
         }
         let options =
-            KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+            KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .context("cannot use the kubeconfig")?;
-        let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        let namespace = config.default_namespace.clone();
         Ok(Self { client: Client::try_from(config).context("cannot make a client")?, namespace })
     }
 
@@ -64,6 +68,29 @@ impl Target {
         self.send(Method::PATCH, &path, &headers, serde_json::to_vec(object)?).await
     }
 
+    /// Gets something that may not be there.
+    pub(crate) async fn look(&self, path: &str) -> Result<Option<Value>> {
+        absent(self.ask(Method::GET, path, &[], Vec::new()).await)
+    }
+
+    /// Deletes something that may not be there; whether it was.
+    pub(crate) async fn remove(&self, path: &str) -> Result<bool> {
+        Ok(absent(self.ask(Method::DELETE, path, &[], Vec::new()).await)?.is_some())
+    }
+
+    /// Changes a few fields of an object, under a manager's name of their own.
+    pub(crate) async fn merge(&self, path: &str, fields: &Value, manager: &str) -> Result<Value> {
+        let path = format!("{path}?fieldManager={manager}");
+        let headers = [("content-type", "application/merge-patch+json")];
+        self.send(Method::PATCH, &path, &headers, serde_json::to_vec(fields)?).await
+    }
+
+    /// Makes something.
+    pub(crate) async fn post(&self, path: &str, object: &Value) -> Result<Value> {
+        let headers = [("content-type", "application/json")];
+        self.send(Method::POST, path, &headers, serde_json::to_vec(object)?).await
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -71,16 +98,55 @@ impl Target {
         headers: &[(&str, &str)],
         body: Vec<u8>,
     ) -> Result<Value> {
+        self.ask(method, path, headers, body).await.map_err(said)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> Result<Value, kube::Error> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        self.client.request(request.body(body)?).await.map_err(|error| match error {
-            // As kubectl says it.
-            kube::Error::Api(status) if status.reason.is_empty() => anyhow!("{}", status.message),
-            kube::Error::Api(status) => anyhow!("from server ({}): {}", status.reason, status.message),
-            other => anyhow!(other),
-        })
+        let request = request.body(body).map_err(kube::Error::HttpError)?;
+        self.client.request(request).await
+    }
+}
+
+/// What is not there is no error.
+fn absent(answer: Result<Value, kube::Error>) -> Result<Option<Value>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(said(error)),
+    }
+}
+
+/// An error as kubectl says it.
+fn said(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if status.reason.is_empty() => anyhow!("{}", status.message),
+        kube::Error::Api(status) => anyhow!("from server ({}): {}", status.reason, status.message),
+        other => anyhow!(other),
+    }
+}
+
+/// The kubeconfig that was typed, the running playground's, or kubectl's own.
+pub(crate) fn kubeconfig(file: Option<&Path>) -> Result<Kubeconfig> {
+    let file = match file {
+        Some(file) => Some(file.to_owned()),
+        None => playground::only_running().map(|running| running.kubeconfig),
+    };
+    match &file {
+        Some(files) => read(files),
+        None => Kubeconfig::read().context(
+            "there is no kubeconfig and no single running playground: start one with `landfall playground`, or give \
+             --kubeconfig",
+        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The binary as its users meet it: started as a process, spoken to by unmodified clients.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod clusters;
 mod compare;
 mod echo;
 mod faults;

@@ -22,6 +22,15 @@ pub(crate) struct Kubernetes {
 impl Kubernetes {
     /// Starts everything and waits until the server is ready. [`super::missing`] must be none.
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same, with the controller that makes lasting tokens for service accounts.
+    pub(crate) fn start_with_tokens() -> Self {
+        Self::start_with(",serviceaccount-token-controller")
+    }
+
+    fn start_with(controllers: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(path("tokens.csv"), TOKENS).unwrap();
@@ -64,7 +73,9 @@ impl Kubernetes {
             ask.output().is_ok_and(|output| output.status.success()).then_some(())
         });
         let mut manager = Command::new(kubernetes_binary("kube-controller-manager").unwrap());
-        manager.arg(CONTROLLERS).args(["--leader-elect=false", "--use-service-account-credentials=false"]);
+        manager.arg(format!("{CONTROLLERS}{controllers}"));
+        manager.arg(format!("--service-account-private-key-file={}", path("sa.key")));
+        manager.args(["--leader-elect=false", "--use-service-account-credentials=false"]);
         manager.args(["--bind-address=127.0.0.1", "--secure-port=0"]);
         manager.arg(format!("--root-ca-file={}", path("certs/apiserver.crt")));
         manager.arg(format!("--kubeconfig={}", file.display()));

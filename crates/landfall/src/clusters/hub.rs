@@ -1,0 +1,116 @@
+//! The hub as these commands see it: its clusters, and what its objects say of them.
+
+use anyhow::{Context, Result, bail};
+use landfall_api::landfall::{Cluster, SYSTEM_NAMESPACE};
+use serde_json::Value;
+
+use super::federated::{self, Kind};
+use super::options::{HubConnection, MemberConnection};
+use crate::basics::options::Connection;
+use crate::basics::target::{Target, escape, kubeconfig};
+
+const CLUSTERS: &str = "/apis/landfall.dev/v1alpha1/clusters";
+
+/// The hub.
+pub(super) struct Hub {
+    pub(super) target: Target,
+}
+
+impl Hub {
+    /// The hub that was typed where the usual options mean it.
+    pub(super) async fn find(connection: &Connection) -> Result<Self> {
+        Self::check(Target::find(connection).await?).await
+    }
+
+    /// The hub that was typed where the usual options mean a member.
+    pub(super) async fn beside(hub: &HubConnection, member: &MemberConnection) -> Result<Self> {
+        let file = hub.hub_kubeconfig.as_deref().or(member.kubeconfig.as_deref());
+        let target = Target::of(kubeconfig(file)?, hub.hub_context.as_deref()).await.context("the hub")?;
+        Self::check(target).await
+    }
+
+    async fn check(target: Target) -> Result<Self> {
+        let served = target.look("/apis/landfall.dev/v1alpha1").await.context("cannot reach the hub")?;
+        if served.is_none() {
+            bail!(
+                "this server is no hub: it does not serve landfall.dev/v1alpha1. Which context is the hub's?"
+            );
+        }
+        Ok(Self { target })
+    }
+
+    /// All clusters, by name.
+    pub(super) async fn clusters(&self) -> Result<Vec<Cluster>> {
+        let list = self.target.get(CLUSTERS, "application/json").await?;
+        let items = list.get("items").cloned().unwrap_or_default();
+        serde_json::from_value(items).context("cannot read the clusters")
+    }
+
+    /// One cluster, if it is there.
+    pub(super) async fn cluster(&self, name: &str) -> Result<Option<Cluster>> {
+        let found = self.target.look(&cluster_path(name)).await?;
+        found.map(|value| serde_json::from_value(value).context("cannot read the cluster")).transpose()
+    }
+
+    /// One cluster, which must be there.
+    pub(super) async fn expect(&self, name: &str) -> Result<Cluster> {
+        if let Some(found) = self.cluster(name).await? {
+            return Ok(found);
+        }
+        let known: Vec<String> =
+            self.clusters().await?.iter().map(|cluster| name_of(cluster).to_owned()).collect();
+        if known.is_empty() {
+            bail!("there is no cluster {name:?}; none has joined yet");
+        }
+        bail!("there is no cluster {name:?}; there are {}", known.join(", "));
+    }
+
+    /// All objects of a federated kind; none of a kind that this hub does not serve.
+    pub(super) async fn objects(&self, kind: &Kind) -> Result<Vec<Value>> {
+        let found = self.target.look(&kind.path()).await?;
+        let items = found.and_then(|mut list| list.get_mut("items").map(Value::take));
+        Ok(match items {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        })
+    }
+
+    /// What the federation has in a cluster: lines with their objects, of all kinds.
+    pub(super) async fn shards(&self, cluster: &str) -> Result<Vec<(Kind, federated::Line)>> {
+        let mut found = Vec::new();
+        for kind in federated::kinds(&self.target).await? {
+            for object in self.objects(&kind).await? {
+                let lines = federated::lines(&object).into_iter().filter(|line| line.cluster == cluster);
+                found.extend(lines.map(|line| (kind.clone(), line)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Where a cluster is.
+pub(super) fn cluster_path(name: &str) -> String {
+    format!("{CLUSTERS}/{}", escape(name))
+}
+
+/// The Secret with what opens a cluster.
+pub(super) fn secret_name(cluster: &str) -> String {
+    format!("cluster-{cluster}")
+}
+
+/// Where that Secret is.
+pub(super) fn secret_path(cluster: &str) -> String {
+    format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{}", escape(&secret_name(cluster)))
+}
+
+/// A cluster's name.
+pub(super) fn name_of(cluster: &Cluster) -> &str {
+    cluster.metadata.name.as_deref().unwrap_or("")
+}
+
+/// The status of a condition; empty when it is not there.
+pub(super) fn condition<'a>(cluster: &'a Cluster, kind: &str) -> (&'a str, &'a str) {
+    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+    let found = conditions.into_iter().find(|condition| condition.type_ == kind);
+    found.map_or(("", ""), |condition| (&condition.status, &condition.message))
+}

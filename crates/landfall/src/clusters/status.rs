@@ -1,0 +1,174 @@
+//! `landfall status`: the federation on one screen.
+
+use anyhow::Result;
+use landfall_api::age;
+use landfall_api::landfall::Cluster;
+use landfall_runtime::clock;
+
+use super::federated::{self, Kind, Line};
+use super::hub::{Hub, condition, name_of};
+use super::options::StatusOptions;
+use crate::basics::table::align;
+use crate::say::print;
+
+/// Most shards that are listed one by one.
+const LISTED_MAX: usize = 40;
+
+pub(super) async fn run(options: &StatusOptions) -> Result<()> {
+    let hub = Hub::find(&options.connection).await?;
+    let clusters = hub.clusters().await?;
+    let mut kinds = Vec::new();
+    for kind in federated::kinds(&hub.target).await? {
+        let objects = hub.objects(&kind).await?;
+        let lines: Vec<Vec<Line>> =
+            objects.iter().map(federated::lines).filter(|lines| !lines.is_empty()).collect();
+        kinds.push((kind, lines));
+    }
+    print(&screen(&clusters, &kinds, clock::epoch_s()));
+    Ok(())
+}
+
+/// The whole screen. `kinds`: for each kind, for each of its objects, a line per cluster.
+fn screen(clusters: &[Cluster], kinds: &[(Kind, Vec<Vec<Line>>)], now_s: i64) -> String {
+    if clusters.is_empty() {
+        return "No cluster has joined. See `landfall join --help`.\n".into();
+    }
+    let mut out = align(&cluster_rows(clusters, now_s));
+    let objects = kind_rows(kinds);
+    if objects.len() == 1 {
+        return out + "\nNothing is federated yet.\n";
+    }
+    out.push('\n');
+    out.push_str(&align(&objects));
+    let troubles: Vec<(&Kind, &Line)> = kinds
+        .iter()
+        .flat_map(|(kind, objects)| objects.iter().flatten().map(move |line| (kind, line)))
+        .filter(|(_, line)| !line.well)
+        .collect();
+    if !troubles.is_empty() {
+        out.push('\n');
+        out.push_str(&align(&trouble_rows(&troubles)));
+        if troubles.len() > LISTED_MAX {
+            out.push_str(&format!("… and {} more\n", troubles.len() - LISTED_MAX));
+        }
+    }
+    out
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+fn cluster_rows(clusters: &[Cluster], now_s: i64) -> Vec<Vec<String>> {
+    let mut rows = vec![row(["CLUSTER", "READY", "SINCE", "REGION", "VERSION", "NODES", "STATE"])];
+    for cluster in clusters {
+        let status = cluster.status.clone().unwrap_or_default();
+        let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let since = ready.map(|ready| now_s.saturating_sub(ready.last_transition_time.0.as_second()));
+        let known = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or("-").to_owned();
+        let nodes = status.nodes.as_ref().map(|nodes| format!("{}/{}", nodes.ready, nodes.total));
+        rows.push(vec![
+            name_of(cluster).to_owned(),
+            known(ready.map(|ready| ready.status.as_str()).or(Some("Unknown"))),
+            since.map_or_else(|| "-".to_owned(), age::human),
+            known(status.region.as_deref().or(cluster.spec.region.as_deref())),
+            known(status.version.as_deref()),
+            known(nodes.as_deref()),
+            state(cluster),
+        ]);
+    }
+    rows
+}
+
+/// What is particular about a cluster, in words.
+fn state(cluster: &Cluster) -> String {
+    let spec = &cluster.spec;
+    let words = [
+        (cluster.metadata.deletion_timestamp.is_some(), "leaving"),
+        (condition(cluster, "Offline").0 == "True", "offline"),
+        (spec.draining, "draining"),
+        (spec.cordoned && !spec.draining, "cordoned"),
+    ];
+    let words: Vec<&str> = words.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word).collect();
+    if words.is_empty() { "-".into() } else { words.join(", ") }
+}
+
+fn kind_rows(kinds: &[(Kind, Vec<Vec<Line>>)]) -> Vec<Vec<String>> {
+    let mut rows = vec![row(["KIND", "OBJECTS", "EVERYWHERE", "NOT"])];
+    for (kind, objects) in kinds.iter().filter(|(_, objects)| !objects.is_empty()) {
+        let well = objects.iter().filter(|lines| lines.iter().all(|line| line.well)).count();
+        let counts = [objects.len(), well, objects.len() - well].map(|count| count.to_string());
+        rows.push([vec![kind.kind.clone()], counts.to_vec()].concat());
+    }
+    rows
+}
+
+fn trouble_rows(troubles: &[(&Kind, &Line)]) -> Vec<Vec<String>> {
+    let mut rows = vec![row(["NOT AS IT SHOULD BE", "CLUSTER", "STATE", "WHY"])];
+    for (kind, line) in troubles.iter().take(LISTED_MAX) {
+        let object = format!("{}/{}", kind.plural, line.object);
+        let why = if line.why.is_empty() { "-" } else { &line.why };
+        rows.push(row([object.as_str(), &line.cluster, line.state, why]));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_screen() {
+        assert!(screen(&[], &[], 0).starts_with("No cluster has joined."));
+        let cluster = |name: &str, ready: &str, spec: serde_json::Value| {
+            serde_json::from_value::<Cluster>(json!({
+                "metadata": {"name": name}, "spec": spec,
+                "status": {"version": "v1.36.4", "region": "us", "nodes": {"total": 2, "ready": 2}, "conditions": [
+                    {"type": "Ready", "status": ready, "reason": "R", "message": "",
+                        "lastTransitionTime": "1970-01-01T00:01:00Z"},
+                    {"type": "Offline", "status": if ready == "True" { "False" } else { "True" }, "reason": "R",
+                        "message": "", "lastTransitionTime": "1970-01-01T00:01:00Z"},
+                ]},
+            }))
+            .unwrap()
+        };
+        let clusters = [
+            cluster("eu-west", "Unknown", json!({})),
+            cluster("us-east", "True", json!({"cordoned": true, "draining": true})),
+            serde_json::from_value(json!({"metadata": {"name": "new"}})).unwrap(),
+        ];
+        let lines = |text: &str| {
+            let object = json!({"metadata": {"namespace": "shop", "name": "web",
+                "annotations": {"landfall.dev/clusters": text}}});
+            federated::lines(&object)
+        };
+        let kind = Kind {
+            group: "apps".into(),
+            version: "v1".into(),
+            plural: "deployments".into(),
+            kind: "Deployment".into(),
+        };
+        let objects = vec![
+            lines(
+                "eu-west: Owed, generation 1, 1 of 2 ready (Offline: later)\nus-east: Propagated, generation 1",
+            ),
+            lines("us-east: Propagated, generation 1"),
+        ];
+        expect![[r#"
+            CLUSTER   READY     SINCE   REGION   VERSION   NODES   STATE
+            eu-west   Unknown   60s     us       v1.36.4   2/2     offline
+            us-east   True      60s     us       v1.36.4   2/2     draining
+            new       Unknown   -       -        -         -       -
+
+            KIND         OBJECTS   EVERYWHERE   NOT
+            Deployment   2         1            1
+
+            NOT AS IT SHOULD BE    CLUSTER   STATE   WHY
+            deployments/shop/web   eu-west   Owed    Offline: later
+        "#]]
+        .assert_eq(&screen(&clusters, &[(kind, objects)], 120));
+    }
+}

@@ -1,0 +1,197 @@
+//! Clusters that join and leave, as an operator does it: a hub, simulated members, and a real Kubernetes.
+
+use std::path::Path;
+use std::process::Output;
+
+use base64::Engine as _;
+use serde_json::Value;
+
+use crate::support::{Hub, Kubernetes, Playground, landfall, missing, skip, text};
+
+/// An operator's shell.
+struct Operator<'a> {
+    directory: &'a Path,
+    hub: &'a Path,
+    members: &'a Path,
+}
+
+impl Operator<'_> {
+    fn run(&self, line: &str) -> Output {
+        let (hub, members) = (self.hub.to_str().unwrap(), self.members.to_str().unwrap());
+        let line = line.replace("HUB", hub).replace("MEMBERS", members);
+        landfall(self.directory).args(line.split_whitespace()).output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    #[track_caller]
+    fn refused(&self, line: &str, says: &str) {
+        let output = self.run(line);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}{}", text(&output.stdout));
+        assert!(said.contains(says), "{line}: {said}");
+    }
+
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.ok(line)).unwrap()
+    }
+
+    /// The token that the hub keeps for a cluster.
+    fn token(&self, cluster: &str) -> String {
+        let secret =
+            self.json(&format!("get secret cluster-{cluster} -n landfall-system -o json --kubeconfig HUB"));
+        let data = secret["data"]["token"].as_str().unwrap();
+        String::from_utf8(base64::engine::general_purpose::STANDARD.decode(data).unwrap()).unwrap()
+    }
+
+    /// A kubeconfig of someone with this token at a cluster that has joined.
+    fn with_token(&self, cluster: &str) -> String {
+        let object = self.json(&format!("get cluster {cluster} -o json --kubeconfig HUB"));
+        let (server, authority) = (&object["spec"]["endpoints"][0]["server"], &object["spec"]["caBundle"]);
+        let token = self.token(cluster);
+        let config = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "clusters": [{"name": "it", "cluster": {"server": server, "certificate-authority-data": authority}}],
+            "users": [{"name": "it", "user": {"token": token}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        });
+        let file = self.directory.join(format!("{cluster}-token.json"));
+        std::fs::write(&file, config.to_string()).unwrap();
+        file.display().to_string()
+    }
+}
+
+const AT: &str = "--kubeconfig MEMBERS --hub-kubeconfig HUB";
+
+#[test]
+fn members_join_rest_and_leave() {
+    let base = tempfile::tempdir().unwrap();
+    let playground = Playground::start(base.path(), &["--clusters", "2"]);
+    let hub = Hub::start();
+    let operator =
+        Operator { directory: base.path(), hub: &hub.kubeconfig, members: &playground.kubeconfig() };
+    let joined =
+        operator.ok(&format!("join east {AT} --context us-east --label tier=gold --zone z1 --no-wait"));
+    assert!(joined.starts_with("east: Kubernetes v1.36.4 at https://"), "{joined}");
+    assert!(joined.ends_with("2 nodes in us-east\ncluster.landfall.dev/east joined\n"), "{joined}");
+    let token = operator.token("east");
+    assert!(token.len() > 100 && !joined.contains(&token));
+
+    let cluster = operator.json("get cluster east -o json --kubeconfig HUB");
+    let labels = &cluster["metadata"]["labels"];
+    assert_eq!(
+        (&labels["tier"], &labels["topology.kubernetes.io/region"]),
+        (&"gold".into(), &"us-east".into())
+    );
+    let spec = &cluster["spec"];
+    assert_eq!((&spec["zones"][0], &spec["region"]), (&"z1".into(), &Value::Null), "only what was given");
+    assert_eq!(spec["credentials"]["name"], "cluster-east");
+
+    // The account may do what it needs to, and nothing else.
+    let account = operator.with_token("east");
+    for (kind, may) in [("deployments", true), ("secrets", true), ("nodes", true), ("clusterroles", false)] {
+        let output = operator.run(&format!("get {kind} --kubeconfig {account}"));
+        assert_eq!(output.status.success(), may, "{kind}: {}", text(&output.stderr));
+    }
+    operator.refused(
+        &format!("delete node us-east-1 --kubeconfig {account}"),
+        "User \"system:serviceaccount:landfall-system:landfall-hub\" cannot delete resource \"nodes\"",
+    );
+
+    // Again: nothing changes.
+    let again =
+        operator.ok(&format!("join east {AT} --context us-east --label tier=gold --zone z1 --no-wait"));
+    assert_eq!(again, joined);
+    let after = operator.json("get cluster east -o json --kubeconfig HUB");
+    assert_eq!(after["metadata"]["resourceVersion"], cluster["metadata"]["resourceVersion"]);
+    assert_eq!(operator.token("east"), token);
+
+    assert_eq!(operator.ok("cordon east --kubeconfig HUB"), "cluster.landfall.dev/east cordoned\n");
+    assert_eq!(operator.ok("cordon east --kubeconfig HUB"), "cluster.landfall.dev/east already cordoned\n");
+    assert_eq!(operator.ok("drain east --no-wait --kubeconfig HUB"), "cluster.landfall.dev/east draining\n");
+    let screen = operator.ok("status --kubeconfig HUB");
+    assert!(screen.lines().any(|line| line.starts_with("east") && line.ends_with("draining")), "{screen}");
+    // Joining again does not end a drain.
+    operator.ok(&format!("join east {AT} --context us-east --no-wait"));
+    let spec = operator.json("get cluster east -o json --kubeconfig HUB")["spec"].clone();
+    assert_eq!((&spec["cordoned"], &spec["draining"]), (&true.into(), &true.into()));
+    assert_eq!(operator.ok("uncordon east --kubeconfig HUB"), "cluster.landfall.dev/east uncordoned\n");
+    let spec = operator.json("get cluster east -o json --kubeconfig HUB")["spec"].clone();
+    assert_eq!((&spec["cordoned"], &spec["draining"]), (&Value::Null, &Value::Null));
+
+    let left = operator.ok(&format!("unjoin east {AT} --context us-east"));
+    assert!(
+        left.ends_with("cluster.landfall.dev/east has left\nthe hub's account in the member removed\n"),
+        "{left}"
+    );
+    operator.refused("get cluster east --kubeconfig HUB", "not found");
+    operator.refused("get secret cluster-east -n landfall-system --kubeconfig HUB", "not found");
+    operator.refused(&format!("get deployments --kubeconfig {account}"), "Unauthorized");
+    assert!(operator.ok("status --kubeconfig HUB").starts_with("No cluster has joined."));
+}
+
+#[test]
+fn joins_that_cannot_be() {
+    let base = tempfile::tempdir().unwrap();
+    let mut playground = Playground::start(base.path(), &["--clusters", "2"]);
+    let hub = Hub::start();
+    let members = playground.kubeconfig();
+    let operator = Operator { directory: base.path(), hub: &hub.kubeconfig, members: &members };
+    operator.ok(&format!("join east {AT} --context us-east --no-wait"));
+    for (line, says) in [
+        ("join East AT --context us-east", "\"East\" cannot be a cluster's name: a DNS-1035 label must"),
+        ("join west AT --context us-east", "has joined already, as \"east\"; `landfall unjoin east` first"),
+        ("join east AT --context eu-west", "another cluster is called \"east\" already"),
+        ("join hub --kubeconfig HUB --context admin", "the member is the hub itself"),
+        (
+            "join x AT --context mars",
+            "the member: there is no context \"mars\"; there are federation, us-east, eu-west",
+        ),
+        ("join x AT", "say which context is the member's: --context; there are federation, us-east, eu-west"),
+        ("join x --kubeconfig MEMBERS --context us-east --hub-context eu-west", "this server is no hub"),
+        ("unjoin x --hub-kubeconfig HUB", "there is no cluster \"x\"; there are east"),
+        ("forget x --kubeconfig HUB", "there is no cluster \"x\"; there are east"),
+        ("drain x --kubeconfig HUB", "there is no cluster \"x\"; there are east"),
+    ] {
+        operator.refused(&line.replace("AT", AT), says);
+    }
+    // A name can be taken over, but only on purpose.
+    operator.ok(&format!("join east {AT} --context eu-west --force --no-wait"));
+    operator.ok(&format!("join west {AT} --context us-east --no-wait"));
+    assert!(playground.process.interrupt());
+    operator.refused(&format!("join x {AT} --context us-east"), "cannot reach the member at https://");
+    assert_eq!(
+        operator.ok("forget west --kubeconfig HUB").lines().last(),
+        Some("cluster.landfall.dev/west has left")
+    );
+}
+
+#[test]
+fn a_real_kubernetes_joins_with_a_lasting_token() {
+    if let Some(why) = missing() {
+        return skip("joining a real Kubernetes", &why);
+    }
+    let base = tempfile::tempdir().unwrap();
+    let (kubernetes, hub) = (Kubernetes::start_with_tokens(), Hub::start());
+    let operator = Operator { directory: base.path(), hub: &hub.kubeconfig, members: &kubernetes.kubeconfig };
+    let line =
+        format!("join real {AT} --context admin --hub-context admin --grant widgets.example.com --no-wait");
+    let joined = operator.ok(&line);
+    assert!(joined.ends_with("0 nodes\ncluster.landfall.dev/real joined\n"), "{joined}");
+    let account = operator.with_token("real");
+    operator.ok(&format!("get deployments,secrets,events,nodes --kubeconfig {account}"));
+    operator.refused(
+        &format!("get clusterroles --kubeconfig {account}"),
+        "cannot list resource \"clusterroles\"",
+    );
+    assert_eq!(operator.ok(&line), joined);
+    operator.ok(&format!("unjoin real {AT} --context admin --hub-context admin"));
+    // The server may remember for a while whose token it was, but not that it may do anything.
+    operator.refused(&format!("get deployments --kubeconfig {account}"), "error: from server (");
+}
