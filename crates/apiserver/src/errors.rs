@@ -36,7 +36,7 @@ pub fn general(error: &Error) -> Status {
             format!("{error}; nothing was changed. Free disk space (or raise etcd's quota) and try again"),
         ),
         Error::TooLarge(_) => Status::new(Reason::RequestEntityTooLarge, error.to_string()),
-        Error::Unavailable(_) | Error::Closed => {
+        Error::Unavailable(_) | Error::Sealed(_) | Error::Closed => {
             let mut status = Status::new(Reason::ServiceUnavailable, error.to_string());
             status.retry_after_s = 1;
             status

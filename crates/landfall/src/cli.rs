@@ -74,7 +74,7 @@ Examples:
   landfall hub --data-dir ./hub
   kubectl --kubeconfig ./hub/admin.kubeconfig get namespaces
 
-  # Two hubs that share one etcd (copy ./hub-a/pki/{ca.crt,ca.key,sa.key} to ./hub-b/pki first)
+  # Two hubs that share one etcd (copy ./hub-a/secrets.key and ./hub-a/pki/{ca.crt,ca.key,sa.key} to ./hub-b first)
   landfall hub --data-dir ./hub-a --listen 127.0.0.1:6443 --etcd http://127.0.0.1:2379
   landfall hub --data-dir ./hub-b --listen 127.0.0.1:6444 --etcd http://127.0.0.1:2379";
 
@@ -120,6 +120,11 @@ pub(crate) struct HubOptions {
     /// Where in etcd our keys live.
     #[arg(long, requires = "etcd", default_value = "/landfall/", value_name = "PREFIX")]
     pub(crate) etcd_prefix: String,
+
+    /// The keys that Secrets are encrypted with at rest, 32 bytes in base64 each, one per line; the first one encrypts.
+    /// Hubs that share an etcd need the same. Default: secrets.key in the data directory, made when missing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) encryption_key_file: Option<PathBuf>,
 
     /// Static tokens, one per line: token,user,uid,"group1,group2".
     #[arg(long, value_name = "FILE")]
@@ -244,6 +249,7 @@ impl HubOptions {
             etcd_certfile: None,
             etcd_keyfile: None,
             etcd_prefix: String::new(),
+            encryption_key_file: None,
             token_auth_file: None,
             client_ca_file: None,
             no_anonymous: false,

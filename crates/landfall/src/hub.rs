@@ -8,12 +8,13 @@ use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use landfall_apiserver::{audit, pki, start};
 use landfall_runtime::clock;
-use landfall_store::{Store, etcd};
+use landfall_store::{OpenError, Seals, Store, etcd};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::HubOptions;
 use crate::say::say;
+use crate::sealing;
 
 /// Runs a hub until it is told to stop.
 pub(crate) fn run(options: &HubOptions) -> Result<()> {
@@ -71,15 +72,35 @@ pub(crate) async fn start(options: &HubOptions) -> Result<Hub> {
     Ok(Hub { server, url, store })
 }
 
+/// Opens the store. What is to be encrypted there and is not, or with an older key, is encrypted anew.
 async fn open_store(options: &HubOptions) -> Result<Arc<dyn Store>> {
+    let seals = sealing::open(options)?;
+    let store = match connect_store(options, &seals).await {
+        Err(error) if matches!(error.downcast_ref(), Some(OpenError::Sealed(_))) => {
+            return Err(error.context(sealing::advice(options)));
+        }
+        other => other?,
+    };
+    let renewed = seals.renew(&*store).await.context("cannot encrypt Secrets anew")?;
+    if renewed > 0 {
+        tracing::info!(
+            renewed,
+            "Secrets are encrypted anew with the first key; older keys are not needed any more"
+        );
+    }
+    Ok(store)
+}
+
+async fn connect_store(options: &HubOptions, seals: &Seals) -> Result<Arc<dyn Store>> {
     if options.etcd.is_empty() {
-        let directory = options.data_dir.join("store");
-        return landfall_store::open_embedded(landfall_store::embedded::Config::new(directory))
-            .context("cannot open the embedded store");
+        let mut config = landfall_store::embedded::Config::new(options.data_dir.join("store"));
+        config.seals = seals.clone();
+        return landfall_store::open_embedded(config).context("cannot open the embedded store");
     }
     let mut config = etcd::Config::new(options.etcd.iter().cloned());
     config.root.clone_from(&options.etcd_prefix);
     config.tls = etcd_tls(options)?;
+    config.seals = seals.clone();
     landfall_store::connect_etcd(config)
         .await
         .with_context(|| format!("cannot use etcd at {}", options.etcd.join(", ")))

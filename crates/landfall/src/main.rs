@@ -8,6 +8,7 @@ mod hub;
 mod pause;
 mod playground;
 mod say;
+mod sealing;
 
 use std::process::ExitCode;
 

@@ -40,6 +40,9 @@ pub enum Error {
     /// The backend cannot be reached or did not answer in time; for a write, it may or may not have been done.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// A value that is kept encrypted cannot be opened.
+    #[error("{0}")]
+    Sealed(String),
     /// The store is shut down.
     #[error("the store is closed")]
     Closed,
@@ -85,6 +88,9 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
+    /// A value that is kept encrypted cannot be opened.
+    #[error("{0}")]
+    Sealed(String),
     /// A setting makes no sense.
     #[error("store settings: {0}")]
     Config(String),

@@ -12,7 +12,7 @@
 //! A read that must see every acknowledged write calls [`Store::barrier`] first.
 //!
 //! In reading order: `entry` (what is kept), `snapshot` (a state), `watch` (a stream of changes), `mirror` (where both
-//! come from), `embedded` and `etcd` (who fills it), `error`. Deliberately absent: kinds, encodings, selectors, and any
+//! come from), `seal` (what nobody reads on disk), `embedded` and `etcd` (who fills it), `error`. Deliberately absent: kinds, encodings, selectors, and any
 //! consensus of our own.
 
 pub mod embedded;
@@ -20,6 +20,7 @@ mod entry;
 mod error;
 pub mod etcd;
 mod mirror;
+mod seal;
 mod snapshot;
 mod watch;
 
@@ -34,6 +35,7 @@ pub use entry::{Change, Entry, Memo};
 pub use error::{Error, OpenError};
 pub use etcd::connect_etcd;
 pub use mirror::HistoryLimits;
+pub use seal::{Keyring, KeyringError, Seals};
 pub use snapshot::Snapshot;
 pub use watch::{Event, Watch};
 

@@ -60,7 +60,7 @@ impl Committer {
         directory: Option<Directory>,
         queue: Arc<Queue>,
     ) -> Result<Self, OpenError> {
-        let Loaded { file, state, expiries, past, oldest } = medium.open()?;
+        let Loaded { file, state, expiries, past, oldest } = medium.open(&config.seals)?;
         let mirror = Mirror::new(state, oldest, past, config.history);
         let disk = Disk::Working(file);
         Ok(Self { config, medium, _directory: directory, queue, mirror, expiries, disk, hold: None })
@@ -136,7 +136,8 @@ impl Committer {
             return;
         }
         let forget = self.mirror.oldest();
-        let batch = Batch { changes: &pending.changes, forget, limits: self.config.history };
+        let limits = self.config.history;
+        let batch = Batch { changes: &pending.changes, forget, limits, seals: &self.config.seals };
         let result = match file.commit(&batch) {
             Ok(()) => {
                 self.publish(pending);
@@ -179,7 +180,8 @@ impl Committer {
             return;
         }
         let revision = self.mirror.snapshot().revision();
-        let outcome = self.medium.open().map_err(|error| file::explain_open(&error)).and_then(|loaded| {
+        let opened = self.medium.open(&self.config.seals);
+        let outcome = opened.map_err(|error| file::explain_open(&error)).and_then(|loaded| {
             let found = loaded.state.revision();
             if found == revision || found == doubtful.next.revision() {
                 return Ok(loaded);

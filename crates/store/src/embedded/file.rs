@@ -10,9 +10,10 @@ use std::sync::Arc;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::expiry::{Expiries, Expiry};
-use super::record::{self, Damaged};
+use super::record::{self, Damaged, Past, Unreadable};
 use crate::mirror::{HistoryLimits, weight};
-use crate::{Change, Error, OpenError, Revision, Snapshot};
+use crate::seal::Unopened;
+use crate::{Change, Error, OpenError, Revision, Seals, Snapshot};
 
 const DATA_FILE: &str = "store.redb";
 const NEW_FILE: &str = "store.redb.new";
@@ -92,6 +93,7 @@ pub(super) struct Batch<'a> {
     /// History up to here need not be kept.
     pub(super) forget: Revision,
     pub(super) limits: HistoryLimits,
+    pub(super) seals: &'a Seals,
 }
 
 // === impl Directory ===
@@ -138,13 +140,14 @@ impl Directory {
 
 impl Medium {
     /// Opens and reads the data; makes an empty store where there is none.
-    pub(super) fn open(&self) -> Result<Loaded, OpenError> {
+    pub(super) fn open(&self, seals: &Seals) -> Result<Loaded, OpenError> {
         if let Self::Nowhere = self {
             return Ok(Loaded::empty());
         }
         let what = |what: String| OpenError::Damaged { path: self.path().to_owned(), what };
         // A damaged page can make redb panic; for us that is one more way to say damaged.
-        catch_unwind(AssertUnwindSafe(|| self.database().and_then(|database| load(database, self.path()))))
+        let load = || self.database().and_then(|database| load(database, self.path(), seals));
+        catch_unwind(AssertUnwindSafe(load))
             .unwrap_or_else(|_| Err(what("its pages are not what they should be".into())))
     }
 
@@ -235,7 +238,7 @@ fn refused(error: impl Into<redb::Error>, path: &Path) -> OpenError {
 }
 
 /// Reads everything and checks that it is whole.
-fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
+fn load(database: Database, path: &Path, seals: &Seals) -> Result<Loaded, OpenError> {
     let refused = |error: redb::Error| refused(error, path);
     let damaged = |Damaged(what): Damaged| OpenError::Damaged { path: path.to_owned(), what };
     let read = database.begin_read().map_err(|error| refused(error.into()))?;
@@ -256,7 +259,11 @@ fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
     let table = read.open_table(STATE).map_err(|error| refused(error.into()))?;
     for row in table.iter().map_err(|error| refused(error.into()))? {
         let (key, value) = row.map_err(|error| refused(error.into()))?;
-        let (entry, expiry) = record::decode_entry(key.value(), value.value()).map_err(damaged)?;
+        let decoded = record::decode_entry(key.value(), value.value(), seals);
+        let (entry, expiry) = decoded.map_err(|unreadable| match unreadable {
+            Unreadable::Damaged(what) => damaged(what),
+            Unreadable::Sealed(Unopened(why)) => OpenError::Sealed(why),
+        })?;
         digest = digest.wrapping_add(record::digest(&entry));
         expiries.set(&entry.key, expiry);
         state.put(entry);
@@ -270,10 +277,15 @@ fn load(database: Database, path: &Path) -> Result<Loaded, OpenError> {
     let table = read.open_table(LOG).map_err(|error| refused(error.into()))?;
     for row in table.iter().map_err(|error| refused(error.into()))? {
         let (last, value) = row.map_err(|error| refused(error.into()))?;
-        let some = record::decode_log(value.value()).map_err(damaged)?;
+        let some = record::decode_log(value.value(), seals).map_err(damaged)?;
         let total = LogTotal { changes: some.len(), bytes: value.value().len() };
         log.push_back(LogRecord { last: last.value(), total });
-        undos.extend(some);
+        for past in some {
+            match past {
+                Past::Known(undo) => undos.push(undo),
+                Past::Closed => undos.clear(),
+            }
+        }
     }
     let past = record::changes(&state, undos).map_err(damaged)?;
     let oldest = past.first().map_or_else(|| state.revision(), |change| change.revision().saturating_sub(1));
@@ -306,8 +318,8 @@ impl File {
     pub(super) fn commit(&mut self, batch: &Batch<'_>) -> Result<(), redb::Error> {
         let Some(database) = &self.database else { return Ok(()) };
         let transaction = database.begin_write()?;
-        let digest = write_state(&transaction, batch.changes, self.digest)?;
-        let added = write_log(&transaction, batch.changes)?;
+        let digest = write_state(&transaction, batch, self.digest)?;
+        let added = write_log(&transaction, batch.changes, batch.seals)?;
         let dropped = self.log_surplus(&added, batch);
         trim_log(&transaction, self.log.iter().chain(&added).take(dropped))?;
         {
@@ -362,12 +374,12 @@ impl LogTotal {
 /// Writes the entries; gives the new digest of the state.
 fn write_state(
     transaction: &WriteTransaction,
-    changes: &[(Arc<Change>, Expiry)],
+    batch: &Batch<'_>,
     mut digest: u64,
 ) -> Result<u64, redb::Error> {
     let mut table = transaction.open_table(STATE)?;
     let mut buffer = Vec::new();
-    for (change, expiry) in changes {
+    for (change, expiry) in batch.changes {
         if let Some(previous) = &change.previous {
             digest = digest.wrapping_sub(record::digest(previous));
         }
@@ -375,7 +387,7 @@ fn write_state(
             table.remove(&*change.entry.key)?;
         } else {
             digest = digest.wrapping_add(record::digest(&change.entry));
-            record::encode_entry(&change.entry, *expiry, &mut buffer);
+            record::encode_entry(&change.entry, *expiry, batch.seals, &mut buffer);
             table.insert(&*change.entry.key, buffer.as_slice())?;
         }
     }
@@ -386,6 +398,7 @@ fn write_state(
 fn write_log(
     transaction: &WriteTransaction,
     changes: &[(Arc<Change>, Expiry)],
+    seals: &Seals,
 ) -> Result<Vec<LogRecord>, redb::Error> {
     let mut table = transaction.open_table(LOG)?;
     let mut added = Vec::new();
@@ -393,7 +406,7 @@ fn write_log(
     let mut total = LogTotal::default();
     record::begin_log(&mut buffer);
     for (index, (change, _)) in changes.iter().enumerate() {
-        record::push_log(change, &mut buffer);
+        record::push_log(change, seals, &mut buffer);
         total = total.plus(LogTotal { changes: 1, bytes: weight(change) });
         if buffer.len() >= LOG_RECORD_BYTES || index + 1 == changes.len() {
             record::end_log(&mut buffer);

@@ -25,7 +25,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::mirror::{HistoryLimits, Mirror};
-use crate::{Entry, Error, OpenError, Revision, Snapshot, Store, Watch};
+use crate::{Entry, Error, OpenError, Revision, Seals, Snapshot, Store, Watch};
 use committer::Committer;
 use file::{Directory, Medium};
 use queue::{Action, Queue};
@@ -45,6 +45,8 @@ pub struct Config {
     pub batch_bytes_max: usize,
     /// Memory for pages of the data file. All reads are served from elsewhere, so little is enough.
     pub cache_bytes: usize,
+    /// Which values are encrypted in the file.
+    pub seals: Seals,
     /// Tells the wall-clock time, which keys expire by.
     pub now: fn() -> SystemTime,
 }
@@ -59,6 +61,7 @@ impl Config {
             queue_max: 4096,
             batch_bytes_max: 8 << 20,
             cache_bytes: 1 << 20,
+            seals: Seals::default(),
             now: wall_clock,
         }
     }

@@ -12,34 +12,46 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::expiry::Expiry;
+use crate::seal::{Seals, Unopened};
 use crate::{Change, Entry, Revision, Snapshot};
 
 /// A damaged record: what is wrong with it.
 #[derive(Debug)]
 pub(super) struct Damaged(pub(super) String);
 
+/// A record that cannot be read.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    Damaged(Damaged),
+    Sealed(Unopened),
+}
+
 /// Encodes an entry for the state table.
-pub(super) fn encode_entry(entry: &Entry, expiry: Expiry, into: &mut Vec<u8>) {
+pub(super) fn encode_entry(entry: &Entry, expiry: Expiry, seals: &Seals, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(&[0; 4]);
     for number in [entry.created, entry.revision, expiry] {
         into.extend_from_slice(&number.to_le_bytes());
     }
-    into.extend_from_slice(&entry.value);
+    into.extend_from_slice(&seals.seal(&entry.key, &entry.value));
     seal(into, entry.key.as_bytes());
 }
 
 /// Decodes an entry of the state table.
-pub(super) fn decode_entry(key: &str, record: &[u8]) -> Result<(Arc<Entry>, Expiry), Damaged> {
-    let mut rest = unseal(record, key.as_bytes()).ok_or_else(|| Damaged(format!("the record of {key:?}")))?;
-    let short = || Damaged(format!("the record of {key:?} is too short"));
+pub(super) fn decode_entry(
+    key: &str,
+    record: &[u8],
+    seals: &Seals,
+) -> Result<(Arc<Entry>, Expiry), Unreadable> {
+    let damaged = |what: String| Unreadable::Damaged(Damaged(what));
+    let mut rest = unseal(record, key.as_bytes()).ok_or_else(|| damaged(format!("the record of {key:?}")))?;
+    let short = || damaged(format!("the record of {key:?} is too short"));
     let created = take_u64(&mut rest).ok_or_else(short)?;
     let revision = take_u64(&mut rest).ok_or_else(short)?;
     let expiry = take_u64(&mut rest).ok_or_else(short)?;
-    Ok((Entry::new(key.into(), Bytes::copy_from_slice(rest), created, revision), expiry))
+    let value = seals.open(key, rest).map_err(Unreadable::Sealed)?;
+    Ok((Entry::new(key.into(), value, created, revision), expiry))
 }
 
 /// What an entry adds to the digest of the whole state, by which a missing or stale record is noticed.
@@ -55,7 +67,7 @@ pub(super) fn begin_log(into: &mut Vec<u8>) {
 }
 
 /// Appends a change to a log record.
-pub(super) fn push_log(change: &Change, into: &mut Vec<u8>) {
+pub(super) fn push_log(change: &Change, seals: &Seals, into: &mut Vec<u8>) {
     into.extend_from_slice(&change.revision().to_le_bytes());
     push_bytes(change.entry.key.as_bytes(), into);
     match &change.previous {
@@ -64,7 +76,7 @@ pub(super) fn push_log(change: &Change, into: &mut Vec<u8>) {
             into.push(1);
             into.extend_from_slice(&previous.created.to_le_bytes());
             into.extend_from_slice(&previous.revision.to_le_bytes());
-            push_bytes(&previous.value, into);
+            push_bytes(&seals.seal(&previous.key, &previous.value), into);
         }
     }
 }
@@ -74,6 +86,13 @@ pub(super) fn end_log(into: &mut [u8]) {
     seal(into, &[]);
 }
 
+/// A change of the past.
+pub(super) enum Past {
+    Known(Undo),
+    /// What was before it is sealed with a key that is gone: nobody can go back this far.
+    Closed,
+}
+
 /// What was before a change.
 pub(super) struct Undo {
     revision: Revision,
@@ -81,13 +100,13 @@ pub(super) struct Undo {
     previous: Option<Arc<Entry>>,
 }
 
-/// Decodes a log record.
-pub(super) fn decode_log(record: &[u8]) -> Result<Vec<Undo>, Damaged> {
+/// Decodes a log record. What cannot be opened any more is [`Past::Closed`].
+pub(super) fn decode_log(record: &[u8], seals: &Seals) -> Result<Vec<Past>, Damaged> {
     let damaged = || Damaged("a record of the change log".into());
     let mut rest = unseal(record, &[]).ok_or_else(damaged)?;
     let mut undos = Vec::new();
     while !rest.is_empty() {
-        undos.push(take_undo(&mut rest).ok_or_else(damaged)?);
+        undos.push(take_undo(&mut rest, seals).ok_or_else(damaged)?);
     }
     Ok(undos)
 }
@@ -113,7 +132,7 @@ pub(super) fn changes(state: &Snapshot, undos: Vec<Undo>) -> Result<Vec<Arc<Chan
     Ok(changes)
 }
 
-fn take_undo(rest: &mut &[u8]) -> Option<Undo> {
+fn take_undo(rest: &mut &[u8], seals: &Seals) -> Option<Past> {
     let revision = take_u64(rest)?;
     let key: Arc<str> = std::str::from_utf8(take_bytes(rest)?).ok()?.into();
     let (flag, tail) = rest.split_first()?;
@@ -122,10 +141,11 @@ fn take_undo(rest: &mut &[u8]) -> Option<Undo> {
         0 => None,
         _ => {
             let (created, changed) = (take_u64(rest)?, take_u64(rest)?);
-            Some(Entry::new(Arc::clone(&key), Bytes::copy_from_slice(take_bytes(rest)?), created, changed))
+            let Ok(value) = seals.open_past(&key, take_bytes(rest)?) else { return Some(Past::Closed) };
+            Some(Entry::new(Arc::clone(&key), value, created, changed))
         }
     };
-    Some(Undo { revision, key, previous })
+    Some(Past::Known(Undo { revision, key, previous }))
 }
 
 /// Writes the checksum of a record and something outside it into its first four bytes.

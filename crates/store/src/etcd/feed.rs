@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::Notify;
 use tonic::Streaming;
@@ -18,12 +17,15 @@ use super::wire::{
     self, KeyValue, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse, WatchUnion,
 };
 use crate::mirror::Mirror;
+use crate::seal::{Seals, Unopened};
 use crate::{Change, Entry, Error, Revision, Snapshot};
 
 /// How many keys are listed in one call.
 const PAGE: i64 = 1000;
 /// How many watch responses that are ready are published together.
 const TOGETHER_MAX: usize = 256;
+/// How long to wait before a value that cannot be opened is looked at again.
+const SEALED_EVERY: Duration = Duration::from_secs(2);
 /// How long to wait before a lost stream is opened again.
 const RECONNECT_EVERY: Duration = Duration::from_millis(100);
 
@@ -55,7 +57,7 @@ pub(super) async fn list(client: &Client, keys: &Keys, revision: Revision) -> Re
         let last = page.kvs.last().map(|kv| kv.key.clone());
         for kv in &page.kvs {
             if let Some(name) = keys.strip(&kv.key) {
-                state.put(entry(name.into(), kv));
+                state.put(entry(&keys.seals, name.into(), kv)?);
             }
         }
         match last {
@@ -92,9 +94,9 @@ fn watch_from(keys: &Keys, revision: Revision) -> WatchRequest {
 }
 
 /// An entry from etcd. The value is copied, since it is a slice of a much larger message.
-pub(super) fn entry(key: Arc<str>, kv: &KeyValue) -> Arc<Entry> {
-    let value = Bytes::copy_from_slice(&kv.value);
-    Entry::new(key, value, unsigned(kv.create_revision), unsigned(kv.mod_revision))
+pub(super) fn entry(seals: &Seals, key: Arc<str>, kv: &KeyValue) -> Result<Arc<Entry>, Error> {
+    let value = seals.open(&key, &kv.value).map_err(|Unopened(why)| Error::Sealed(why))?;
+    Ok(Entry::new(key, value, unsigned(kv.create_revision), unsigned(kv.mod_revision)))
 }
 
 /// Keeps the mirror up to date until it is dropped.
@@ -109,6 +111,18 @@ pub(super) async fn run(client: Arc<Client>, keys: Keys, mirror: Arc<Mirror>, we
                 tracing::warn!(%why, "the watch on etcd ended; opening it again");
                 client.rotate();
             }
+            // It may be of the past, sealed with a key that is gone since. If it is of the present, nothing after it is
+            // told until it can be opened: what cannot be seen must not look deleted.
+            End::Sealed(why) => match list(&client, &keys, 0).await {
+                Ok(state) => {
+                    mirror.reset(state);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::error!(why, %error, "a value cannot be opened; all hubs need the same keys");
+                    tokio::time::sleep(SEALED_EVERY).await;
+                }
+            },
             End::Gone => match list(&client, &keys, 0).await {
                 Ok(state) => {
                     tracing::warn!(
@@ -130,6 +144,8 @@ enum End {
     Lost(String),
     /// What should come next is gone.
     Gone,
+    /// What comes next cannot be opened.
+    Sealed(String),
 }
 
 async fn follow(client: &Client, keys: &Keys, mirror: &Mirror) -> End {
@@ -142,9 +158,9 @@ async fn follow(client: &Client, keys: &Keys, mirror: &Mirror) -> End {
         let mut state = mirror.snapshot();
         let before = state.revision();
         let mut changes = Vec::new();
-        for event in responses.iter().flat_map(|response| &response.events) {
-            apply(keys, &mut state, event, &mut changes);
-        }
+        let mut events = responses.iter().flat_map(|response| &response.events);
+        let sealed = events.find_map(|event| apply(keys, &mut state, event, &mut changes).err());
+        let end = sealed.map(|error| End::Sealed(error.to_string())).or(end);
         if state.revision() > before {
             mirror.publish(&changes, state);
         }
@@ -179,8 +195,13 @@ async fn next_responses(stream: &mut Streaming<WatchResponse>) -> (VecDeque<Watc
 }
 
 /// Does one event to the state and notes the change.
-fn apply(keys: &Keys, state: &mut Snapshot, event: &wire::Event, changes: &mut Vec<Arc<Change>>) {
-    let Some(kv) = &event.kv else { return };
+fn apply(
+    keys: &Keys,
+    state: &mut Snapshot,
+    event: &wire::Event,
+    changes: &mut Vec<Arc<Change>>,
+) -> Result<(), Error> {
+    let Some(kv) = &event.kv else { return Ok(()) };
     let revision = unsigned(kv.mod_revision);
     if let Some(name) = keys.strip(&kv.key) {
         let previous = state.get(name).cloned();
@@ -190,7 +211,7 @@ fn apply(keys: &Keys, state: &mut Snapshot, event: &wire::Event, changes: &mut V
             (wire::DELETE, None) => None,
             (_, previous) => {
                 let key = previous.as_ref().map_or_else(|| name.into(), |previous| Arc::clone(&previous.key));
-                Some(Change::written(entry(key, kv), previous))
+                Some(Change::written(entry(&keys.seals, key, kv)?, previous))
             }
         };
         if let Some(change) = change {
@@ -199,10 +220,13 @@ fn apply(keys: &Keys, state: &mut Snapshot, event: &wire::Event, changes: &mut V
         }
     }
     state.set_revision(revision.max(state.revision()));
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn event(kind: i32, key: &str, created: i64, revision: i64) -> wire::Event {
@@ -217,7 +241,7 @@ mod tests {
 
     #[test]
     fn events_become_changes() {
-        let keys = Keys::new("/r");
+        let keys = Keys::new("/r", Seals::default());
         let mut state = Snapshot::empty(1);
         let mut changes = Vec::new();
         for event in [
@@ -231,7 +255,7 @@ mod tests {
             event(wire::DELETE, "/r/o/unknown", 0, 5),
             event(0, "/r/tick", 1, 6),
         ] {
-            apply(&keys, &mut state, &event, &mut changes);
+            apply(&keys, &mut state, &event, &mut changes).unwrap();
         }
         assert_eq!((state.len(), state.revision()), (0, 6));
         let seen: Vec<_> = changes

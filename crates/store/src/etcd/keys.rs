@@ -1,19 +1,23 @@
-//! Where our keys lie in etcd: everything under one root, objects apart from what we need for ourselves.
+//! How our keys lie in etcd: everything under one root, objects apart from what we need for ourselves, some sealed.
 
 use bytes::Bytes;
+
+use crate::Seals;
 
 /// The names under the root.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     root: String,
     objects: String,
+    /// Which values are encrypted there.
+    pub(super) seals: Seals,
 }
 
 impl Keys {
     /// Names under a root, which ends in `/`.
-    pub(super) fn new(root: &str) -> Self {
+    pub(super) fn new(root: &str, seals: Seals) -> Self {
         let root = format!("{}/", root.trim_end_matches('/'));
-        Self { objects: format!("{root}o/"), root }
+        Self { objects: format!("{root}o/"), root, seals }
     }
 
     /// A key of the store in etcd.
@@ -60,7 +64,7 @@ mod tests {
     #[test]
     fn keys_lie_under_the_root() {
         for root in ["/landfall", "/landfall/"] {
-            let keys = Keys::new(root);
+            let keys = Keys::new(root, crate::Seals::default());
             assert_eq!(keys.object("a/b"), "/landfall/o/a/b");
             assert_eq!(keys.all(), ("/landfall/".into(), "/landfall0".into()));
             assert_eq!(keys.objects(), ("/landfall/o/".into(), "/landfall/o0".into()));

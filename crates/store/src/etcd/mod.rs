@@ -32,7 +32,8 @@ use tokio::time::Instant;
 
 use crate::embedded::KEY_BYTES_MAX;
 use crate::mirror::{HistoryLimits, Mirror};
-use crate::{Entry, Error, OpenError, Revision, Snapshot, Store, Watch};
+use crate::seal::WITNESS;
+use crate::{Entry, Error, OpenError, Revision, Seals, Snapshot, Store, Watch};
 use barrier::Barrier;
 use client::Client;
 use keys::Keys;
@@ -54,6 +55,8 @@ pub struct Config {
     pub backfill: u64,
     /// The largest value. etcd has its own limit, 1.5 MiB unless set otherwise.
     pub value_bytes_max: usize,
+    /// Which values are encrypted in etcd. All processes that share it need the same keys.
+    pub seals: Seals,
     /// How long making a connection may take.
     pub connect_timeout: Duration,
     /// How long a read or write may take in all.
@@ -83,6 +86,7 @@ impl Config {
             history: HistoryLimits::default(),
             backfill: 1000,
             value_bytes_max: 8 << 20,
+            seals: Seals::default(),
             connect_timeout: Duration::from_secs(2),
             request_timeout: Duration::from_secs(5),
             compact_every: Some(Duration::from_mins(5)),
@@ -100,9 +104,11 @@ impl fmt::Debug for Tls {
 /// Connects to etcd and reads the whole state. Fails when etcd does not answer within the request timeout.
 pub async fn connect_etcd(config: Config) -> Result<Arc<dyn Store>, OpenError> {
     let client = Arc::new(Client::new(&config)?);
-    let keys = Keys::new(&config.root);
-    let unreachable =
-        |error: Error| OpenError::Unreachable(format!("{error} (endpoints {:?})", config.endpoints));
+    let keys = Keys::new(&config.root, config.seals.clone());
+    let unreachable = |error: Error| match error {
+        Error::Sealed(why) => OpenError::Sealed(why),
+        error => OpenError::Unreachable(format!("{error} (endpoints {:?})", config.endpoints)),
+    };
     let state = first_state(&client, &keys, config.backfill).await.map_err(unreachable)?;
     let oldest = state.revision();
     let mirror = Mirror::new(state, oldest, [], config.history);
@@ -134,6 +140,8 @@ pub async fn connect_etcd(config: Config) -> Result<Arc<dyn Store>, OpenError> {
         value_bytes_max: config.value_bytes_max,
         timeout: config.request_timeout,
     };
+    // Said at once, and not after a while as something that lags.
+    store.read(WITNESS).await.map_err(unreachable)?;
     store.catch_up().await.map_err(unreachable)?;
     Ok(Arc::new(store))
 }
@@ -146,6 +154,8 @@ async fn first_state(client: &Client, keys: &Keys, backfill: u64) -> Result<Snap
     for _ in 0..2 {
         match feed::list(client, keys, earlier).await {
             Err(Error::TooOld { .. }) => {}
+            // Sealed with a key that is gone since; what is there now may be sealed with another.
+            Err(Error::Sealed(_)) => break,
             other => return other,
         }
         match feed::oldest(client, keys, earlier).await? {
@@ -179,6 +189,8 @@ impl Etcd {
             Ok(self.mirror.settled())
         } else {
             self.mirror.ensure_open()?;
+            // Perhaps because somebody writes what this process cannot open.
+            self.read(WITNESS).await?;
             Err(Error::Unavailable("the watch on etcd lags behind".into()))
         }
     }
@@ -246,7 +258,7 @@ impl Etcd {
         self.mirror.ensure_open()?;
         let request = wire::RangeRequest { key: self.keys.object(key), ..wire::RangeRequest::default() };
         let found = self.client.range(request).await?;
-        Ok(found.kvs.first().map(|kv| feed::entry(key.into(), kv)))
+        found.kvs.first().map(|kv| feed::entry(&self.keys.seals, key.into(), kv)).transpose()
     }
 
     async fn earlier(&self, revision: Revision) -> Result<Snapshot, Error> {
@@ -265,7 +277,8 @@ impl Etcd {
         }
         let listed = feed::list(&self.client, &self.keys, revision).await;
         let state = listed.map_err(|error| match error {
-            Error::TooOld { .. } => Error::TooOld { asked, oldest },
+            // A state that nobody can open any more is as good as gone.
+            Error::TooOld { .. } | Error::Sealed(_) => Error::TooOld { asked, oldest },
             other => other,
         })?;
         Ok(self.mirror.keep_fetched(state))

@@ -48,13 +48,13 @@ impl Etcd {
                     Some(ttl) => self.leases.get(&self.client, *ttl).await?,
                     None => 0,
                 };
-                RequestOp::put(name.clone(), value.clone(), lease)
+                RequestOp::put(name.clone(), self.keys.seals.seal(key, value), lease)
             }
             Op::Delete => RequestOp::delete(name.clone()),
         };
         let tick = RequestOp::put(self.keys.tick(), Bytes::new(), 0);
         let outcome = match self.transact(&name, expected, vec![request, tick]).await {
-            Ok(answer) => outcome(key, answer),
+            Ok(answer) => self.outcome(key, answer)?,
             Err(Error::Full(why)) => self.write_when_full(key, expected, op, why).await?,
             Err(error) => {
                 self.leases.forget();
@@ -95,7 +95,7 @@ impl Etcd {
             let name = self.keys.object(key);
             let answer = self.transact(&name, expected, vec![RequestOp::delete(name.clone())]).await?;
             let revision = unsigned(answer.revision());
-            return Ok(match outcome(key, answer) {
+            return Ok(match self.outcome(key, answer)? {
                 // The first attempt was done.
                 Outcome::Refused(None) => Outcome::Done(revision),
                 other => other,
@@ -108,11 +108,12 @@ impl Etcd {
             _ => Err(Error::Full(why)),
         }
     }
-}
 
-fn outcome(key: &str, answer: TxnResponse) -> Outcome {
-    if answer.succeeded {
-        return Outcome::Done(unsigned(answer.revision()));
+    fn outcome(&self, key: &str, answer: TxnResponse) -> Result<Outcome, Error> {
+        if answer.succeeded {
+            return Ok(Outcome::Done(unsigned(answer.revision())));
+        }
+        let found = answer.found().map(|kv| feed::entry(&self.keys.seals, key.into(), &kv)).transpose()?;
+        Ok(Outcome::Refused(found))
     }
-    Outcome::Refused(answer.found().map(|kv| feed::entry(key.into(), &kv)))
 }

@@ -9,3 +9,4 @@ mod etcd;
 mod etcd_faults;
 mod full;
 mod model;
+mod sealed;

@@ -3,4 +3,5 @@
 mod disk;
 mod hub;
 mod kills;
+mod sealed;
 mod start;
