@@ -87,11 +87,12 @@ fn refusal(
     })
 }
 
-/// The identity that a cluster is known by, if it is.
+/// The identity that a cluster is known by, if it is: the one it joined with, which a name that was taken over has at
+/// once, or the one that the hub has seen.
 fn identity_of(cluster: &Cluster) -> Option<&str> {
-    let told = cluster.status.as_ref().and_then(|status| status.cluster_id.as_deref());
-    let joined = || cluster.metadata.annotations.as_ref()?.get(IDENTITY_ANNOTATION).map(String::as_str);
-    told.filter(|id| !id.is_empty()).or_else(joined)
+    let joined = cluster.metadata.annotations.as_ref().and_then(|all| all.get(IDENTITY_ANNOTATION));
+    let seen = || cluster.status.as_ref().and_then(|status| status.cluster_id.as_deref());
+    joined.map(String::as_str).or_else(seen).filter(|id| !id.is_empty())
 }
 
 fn leads_to(cluster: &Cluster, server: &str) -> bool {

@@ -76,10 +76,12 @@ fn members_join_rest_and_leave() {
     let hub = Hub::start();
     let operator =
         Operator { directory: base.path(), hub: &hub.kubeconfig, members: &playground.kubeconfig() };
-    let joined =
-        operator.ok(&format!("join east {AT} --context us-east --label tier=gold --zone z1 --no-wait"));
+    let joined = operator.ok(&format!("join east {AT} --context us-east --label tier=gold --zone z1"));
     assert!(joined.starts_with("east: Kubernetes v1.36.4 at https://"), "{joined}");
-    assert!(joined.ends_with("2 nodes in us-east\ncluster.landfall.dev/east joined\n"), "{joined}");
+    assert!(
+        joined.ends_with("2 nodes in us-east\ncluster.landfall.dev/east joined\neast is ready.\n"),
+        "{joined}"
+    );
     let token = operator.token("east");
     assert!(token.len() > 100 && !joined.contains(&token));
 
@@ -105,11 +107,10 @@ fn members_join_rest_and_leave() {
     );
 
     // Again: nothing changes.
-    let again =
-        operator.ok(&format!("join east {AT} --context us-east --label tier=gold --zone z1 --no-wait"));
+    let again = operator.ok(&format!("join east {AT} --context us-east --label tier=gold --zone z1"));
     assert_eq!(again, joined);
     let after = operator.json("get cluster east -o json --kubeconfig HUB");
-    assert_eq!(after["metadata"]["resourceVersion"], cluster["metadata"]["resourceVersion"]);
+    assert_eq!(after["metadata"]["generation"], cluster["metadata"]["generation"]);
     assert_eq!(operator.token("east"), token);
 
     assert_eq!(operator.ok("cordon east --kubeconfig HUB"), "cluster.landfall.dev/east cordoned\n");
