@@ -3,66 +3,46 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use h2::client::SendRequest;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
 
 use crate::support::raw::{Raw, connect, connector, head};
 use crate::support::{Hub, SECRETS, secret};
 
 const LIMIT: usize = 3 * 1024 * 1024;
 
+/// The headers of an object with a length.
+fn of_length(length: usize) -> String {
+    format!("content-type: application/json\r\ncontent-length: {length}\r\n")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_over_the_limit() {
     let hub = Hub::start().await;
-    let too_large = |answer: Option<crate::support::raw::RawAnswer>| {
-        let answer = answer.expect("an answer");
-        assert_eq!(
-            (answer.code, &answer.body["reason"]),
-            (413, &json!("RequestEntityTooLarge")),
-            "{}",
-            answer.head
-        );
-        assert_eq!(answer.body["message"], "Request entity too large: limit is 3145728");
-    };
-    // Declared: refused by its length, before it is sent.
-    let mut raw = Raw::open(&hub).await;
-    raw.send(&head(
-        "POST",
-        SECRETS,
-        &format!("content-type: application/json\r\ncontent-length: {}\r\n", LIMIT + 1),
-    ))
-    .await;
-    too_large(raw.answer().await);
-    // Declared and sent.
-    let mut raw = Raw::open(&hub).await;
-    raw.send(&head(
-        "POST",
-        SECRETS,
-        &format!("content-type: application/json\r\ncontent-length: {}\r\n", LIMIT + 1),
-    ))
-    .await;
-    raw.send(&vec![b' '; LIMIT + 1]).await;
-    too_large(raw.answer().await);
-    // In chunks: refused where it crosses the limit.
-    let mut raw = Raw::open(&hub).await;
-    raw.send(&head("POST", SECRETS, "content-type: application/json\r\ntransfer-encoding: chunked\r\n"))
-        .await;
-    let chunk = [format!("{:x}\r\n", 65_536).into_bytes(), vec![b' '; 65_536], b"\r\n".to_vec()].concat();
-    for _ in 0..=LIMIT / 65_536 {
-        raw.send(&chunk).await;
+    let spaces = |count: usize| vec![b' '; count];
+    let chunk = [b"10000\r\n".to_vec(), spaces(0x10000), b"\r\n".to_vec()].concat();
+    let chunked = "content-type: application/json\r\ntransfer-encoding: chunked\r\n".to_owned();
+    for (what, headers, sent, code) in [
+        ("declared: refused by its length, before it is sent", of_length(LIMIT + 1), Vec::new(), 413),
+        ("declared and sent", of_length(LIMIT + 1), spaces(LIMIT + 1), 413),
+        ("in chunks: refused where it crosses the limit", chunked, chunk.repeat(LIMIT / 0x10000 + 1), 413),
+        ("exactly the limit: read to its end, and no object", of_length(LIMIT), spaces(LIMIT), 400),
+    ] {
+        let mut raw = Raw::open(&hub).await;
+        raw.send(&head("POST", SECRETS, &headers)).await;
+        raw.send(&sent).await;
+        let answer = raw.answer().await.expect("an answer");
+        assert_eq!(answer.code, code, "{what}: {}", answer.head);
+        if code == 413 {
+            let said = (&answer.body["reason"], &answer.body["message"]);
+            let wanted = ("RequestEntityTooLarge", "Request entity too large: limit is 3145728");
+            assert_eq!(said, (&json!(wanted.0), &json!(wanted.1)), "{what}");
+        }
     }
-    too_large(raw.answer().await);
-    // Exactly the limit is read to its end (and is no object).
-    let mut raw = Raw::open(&hub).await;
-    raw.send(&head(
-        "POST",
-        SECRETS,
-        &format!("content-type: application/json\r\ncontent-length: {LIMIT}\r\n"),
-    ))
-    .await;
-    raw.send(&vec![b' '; LIMIT]).await;
-    assert_eq!(raw.answer().await.map(|answer| answer.code), Some(400));
     assert!(hub.admin.get(SECRETS).await.names().is_empty());
     hub.stop().await;
 }
@@ -71,7 +51,7 @@ async fn bodies_over_the_limit() {
 async fn half_a_request_is_none() {
     let hub = Hub::start().await;
     let object = secret("half", &json!({})).to_string();
-    let length = format!("content-type: application/json\r\ncontent-length: {}\r\n", object.len());
+    let length = of_length(object.len());
     // Stalled in the middle of the head and of the body, while others are served.
     let mut stalled_head = Raw::open(&hub).await;
     stalled_head.send(b"POST /api/v1/namespaces/default/secrets HTTP/1.1\r\nhost: loc").await;
@@ -137,15 +117,7 @@ async fn heads_that_are_too_much_or_no_heads() {
 async fn nothing_is_smuggled() {
     let hub = Hub::start().await;
     let object = secret("smuggled", &json!({})).to_string();
-    let inner = [
-        head(
-            "POST",
-            SECRETS,
-            &format!("content-type: application/json\r\ncontent-length: {}\r\n", object.len()),
-        ),
-        object.into_bytes(),
-    ]
-    .concat();
+    let inner = [head("POST", SECRETS, &of_length(object.len())), object.into_bytes()].concat();
     let framings = [
         format!("content-length: {}\r\ntransfer-encoding: chunked\r\n", inner.len() + 5),
         format!("transfer-encoding: chunked\r\ncontent-length: {}\r\n", inner.len() + 5),
@@ -203,40 +175,48 @@ async fn thousands_of_silent_connections() {
     hub.stop().await;
 }
 
+/// A request of an administrator's, over HTTP/2.
+fn request(method: &str, path: &str) -> http::Request<()> {
+    let request = http::Request::builder().method(method).uri(format!("https://localhost{path}"));
+    let request = request.header("authorization", "Bearer master").header("content-type", "application/json");
+    request.body(()).unwrap()
+}
+
+/// A new HTTP/2 connection, driven by a task of the set.
+async fn speak(hub: &Hub, connector: &TlsConnector, driving: &mut JoinSet<()>) -> SendRequest<Bytes> {
+    let (sender, connection) = h2::client::handshake(connect(hub, connector).await).await.unwrap();
+    driving.spawn(async move {
+        let _ = connection.await;
+    });
+    sender.ready().await.unwrap()
+}
+
+/// Waits until it is so.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect(what);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_many_requests_at_once() {
     let hub = Hub::start().await;
     let connector = connector(&hub, &["h2"]);
-    let request = || {
-        http::Request::post(format!("https://localhost{SECRETS}"))
-            .header("authorization", "Bearer master")
-            .header("content-type", "application/json")
-            .body(())
-            .unwrap()
-    };
     let mut waiting = Vec::new();
-    let mut streams: JoinSet<u16> = JoinSet::new();
+    let mut streams = JoinSet::new();
     for _ in 0..17 {
-        let (sender, connection) = h2::client::handshake(connect(&hub, &connector).await).await.unwrap();
-        streams.spawn(async move {
-            let _ = connection.await;
-            0
-        });
-        let mut sender = sender.ready().await.unwrap();
+        let mut sender = speak(&hub, &connector, &mut streams).await;
         for _ in 0..245 {
             sender = sender.ready().await.unwrap();
-            let (response, body) = sender.send_request(request(), false).unwrap();
+            let (response, body) = sender.send_request(request("POST", SECRETS), false).unwrap();
             // A request without its body is in flight until it is sent.
             waiting.push((response, body));
         }
     }
-    let inflight = &hub.server.api.telemetry.inflight;
-    let full = async {
-        while inflight.get() < 4_000 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(25), full).await.expect("4,000 in flight");
+    until("4,000 in flight", || hub.server.api.telemetry.inflight.get() >= 4_000).await;
     let jane = hub.with_token("jane-token").await;
     let refused = jane.get("/version").await;
     let said = refused.refused(429, "TooManyRequests");
@@ -260,20 +240,13 @@ async fn streams_are_reset_at_any_moment() {
     hub.admin.post(SECRETS, &secret("a", &json!({}))).await.ok();
     let connector = connector(&hub, &["h2"]);
     for round in 0..5_u32 {
-        let (sender, connection) = h2::client::handshake(connect(&hub, &connector).await).await.unwrap();
-        let mut driving: JoinSet<()> = JoinSet::new();
-        driving.spawn(async move {
-            let _ = connection.await;
-        });
-        let mut sender = sender.ready().await.unwrap();
+        let mut driving = JoinSet::new();
+        let mut sender = speak(&hub, &connector, &mut driving).await;
         for index in 0..200 {
             let Ok(ready) = sender.ready().await else { break };
             sender = ready;
             let watch = if index % 2 == 0 { "?watch=1" } else { "" };
-            let request = http::Request::get(format!("https://localhost{SECRETS}{watch}"))
-                .header("authorization", "Bearer master")
-                .body(())
-                .unwrap();
+            let request = request("GET", &format!("{SECRETS}{watch}"));
             let Ok((response, mut body)) = sender.send_request(request, false) else { break };
             if index % 4 == round % 4 {
                 // Its answer may come first; either is fine.
@@ -284,13 +257,8 @@ async fn streams_are_reset_at_any_moment() {
         driving.abort_all();
     }
     assert_eq!(hub.admin.get(SECRETS).await.names(), ["a"]);
-    let quiet =
-        || hub.server.api.telemetry.longrunning.get() == 0 && hub.server.api.telemetry.inflight.get() == 0;
-    let all_ended = async {
-        while !quiet() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), all_ended).await.expect("nothing of them is left");
+    let telemetry = &hub.server.api.telemetry;
+    until("nothing of them is left", || telemetry.longrunning.get() == 0 && telemetry.inflight.get() == 0)
+        .await;
     hub.stop().await;
 }
