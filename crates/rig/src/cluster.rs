@@ -297,8 +297,8 @@ fn wait<T>(
 ) -> Result<T, Error> {
     let began = Instant::now();
     while began.elapsed() < READY {
-        if shared.stop.asked() {
-            return Err(Error::Stopped);
+        if let Some(by) = shared.stop.asked() {
+            return Err(Error::Stopped { by: by.to_owned() });
         }
         if let Some(found) = look() {
             return Ok(found);

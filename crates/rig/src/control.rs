@@ -4,7 +4,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub fn serve(rig: &Rig, stop: &Stop) -> Result<(), Error> {
     let failed = || Error::io(format!("listen on {}", path.display()));
     let listener = UnixListener::bind(&path).map_err(failed())?;
     listener.set_nonblocking(true).map_err(failed())?;
-    while !stop.asked() {
+    while stop.asked().is_none() {
         match listener.accept() {
             // A client that speaks badly or not at all is its own problem.
             Ok((stream, _)) => drop(answer(rig, stop, stream)),
@@ -85,13 +85,12 @@ pub fn order(name: &str, words: &[&str]) -> Result<String, Error> {
 /// When there is none, or it does not end.
 pub fn down(name: &str) -> Result<(), Error> {
     let directory = directory(name);
+    let owner = owner(&directory);
     match order(name, &["down"]) {
         Ok(_) => {}
         Err(Error::NotRunning(_)) if directory.exists() => {
             // A keeper holds the lock as long as there is an owner; only then is the number of the owner's process good.
             let locked = std::fs::File::open(&directory).is_ok_and(|file| file.try_lock().is_err());
-            let owner =
-                std::fs::read_to_string(directory.join(OWNER)).ok().and_then(|text| text.trim().parse().ok());
             match owner.and_then(rustix::process::Pid::from_raw).filter(|_| locked) {
                 Some(owner) => drop(rustix::process::kill_process(owner, rustix::process::Signal::TERM)),
                 None => return crate::sweep(name),
@@ -100,7 +99,8 @@ pub fn down(name: &str) -> Result<(), Error> {
         Err(error) => return Err(error),
     }
     let began = Instant::now();
-    while directory.exists() {
+    // Another may be started in its place at once: that one has another owner.
+    while directory.exists() && self::owner(&directory).is_none_or(|now| Some(now) == owner) {
         if began.elapsed() > ENDING {
             let what = format!("{} is still there", directory.display());
             return Err(Error::NotReady { what, waited_s: ENDING.as_secs(), detail: String::new() });
@@ -108,6 +108,11 @@ pub fn down(name: &str) -> Result<(), Error> {
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
+}
+
+/// The number of the owner's process, as the directory of a rig says.
+fn owner(directory: &Path) -> Option<i32> {
+    std::fs::read_to_string(directory.join(OWNER)).ok()?.trim().parse().ok()
 }
 
 fn answer(rig: &Rig, stop: &Stop, mut stream: UnixStream) -> std::io::Result<()> {
@@ -145,7 +150,7 @@ fn obey(rig: &Rig, stop: &Stop, words: &[&str]) -> Result<String, Error> {
         ["heal"] => done(rig.heal(), "all is well".into()),
         ["machine", name] => rig.first_process(name).map(|process| process.to_string()),
         ["down"] => {
-            stop.ask();
+            stop.ask("`rig down`");
             Ok("going down".into())
         }
         other => Err(Error::Remote(format!("no such order: {}", other.join(" ")))),

@@ -73,8 +73,11 @@ pub enum Error {
     #[error("no rig named {0:?} is running: `cargo xtask rig up` starts one")]
     NotRunning(String),
     /// The owner asked to stop while something was being started.
-    #[error("stopped before it was ready")]
-    Stopped,
+    #[error("stopped before it was ready: {by}")]
+    Stopped {
+        /// Who asked, or which signal came.
+        by: String,
+    },
     /// A program failed.
     #[error("`{command}` failed ({status}): {said}")]
     Program {

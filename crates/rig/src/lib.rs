@@ -19,6 +19,7 @@
 //! | `cluster`, `rig` | what is started in which order, and when it is ready |
 //! | `faults`, `delay`, `balancer` | what can be broken, and the load balancer |
 //! | `control` | a running rig takes orders over a socket |
+//! | `traces` | what a rig could leave behind, for those who look |
 //!
 //! Deliberately absent: pods of one cluster cannot reach those of another, and all clusters use the same pod and service
 //! addresses, so nothing can come to rely on a flat network.
@@ -42,8 +43,10 @@ pub mod plan;
 mod program;
 mod render;
 mod rig;
+mod traces;
 mod world;
 
 pub use api::Api;
 pub use error::{Error, chain};
 pub use rig::{Config, Member, Rig, Say, Stop, check_machine, directory, missing_programs, sweep};
+pub use traces::{surroundings, traces};

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::Api;
@@ -73,7 +72,7 @@ impl Config {
 
 /// Asks a rig that is being started to stop.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<OnceLock<String>>);
 
 /// A running rig. Dropping it leaves no process, mount, namespace or file behind; neither does a crash.
 pub struct Rig {
@@ -296,14 +295,14 @@ impl Member<'_> {
 // === impl Stop ===
 
 impl Stop {
-    /// Asks.
-    pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// Asks. The first who does is remembered.
+    pub fn ask(&self, by: &str) {
+        self.0.get_or_init(|| by.to_owned());
     }
 
-    /// Whether somebody asked.
-    pub fn asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Who asked, if somebody did.
+    pub fn asked(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
     }
 }
 

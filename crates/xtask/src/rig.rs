@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use landfall_rig::{Config, Error, Rig, Stop, assets, control};
+use landfall_rig::{Config, Error, Rig, Say, Stop, assets, control};
 
 use crate::shell::{output, root, say};
 
@@ -28,6 +28,21 @@ enum What {
         clusters: usize,
         /// How many nodes each has.
         #[arg(long, default_value_t = 2)]
+        nodes: usize,
+        /// The binary that images are made of; built if not given.
+        #[arg(long)]
+        landfall: Option<PathBuf>,
+    },
+    /// Starts a rig, stops it, looks for anything that it left behind, and does so again.
+    Soak {
+        /// How often.
+        #[arg(long, default_value_t = 10)]
+        times: u32,
+        /// How many clusters.
+        #[arg(long, default_value_t = 1)]
+        clusters: usize,
+        /// How many nodes each has.
+        #[arg(long, default_value_t = 1)]
         nodes: usize,
         /// The binary that images are made of; built if not given.
         #[arg(long)]
@@ -69,7 +84,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let name = options.name.as_str();
     let order = |words: &[&str]| Ok(control::order(name, words).map(|text| say(&text))?);
     match &options.what {
-        What::Up { clusters, nodes, landfall } => up(name, *clusters, *nodes, landfall.as_ref()),
+        What::Up { clusters, nodes, landfall } => up(&config(name, *clusters, *nodes, landfall.as_ref())?),
+        What::Soak { times, clusters, nodes, landfall } => {
+            soak(&config(name, *clusters, *nodes, landfall.as_ref())?, *times)
+        }
         What::Down => Ok(control::down(name)?),
         What::Status => order(&["status"]),
         What::Cut { a, b } => order(&["cut", a, b]),
@@ -89,7 +107,8 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(())
 }
 
-fn up(name: &str, clusters: usize, nodes: usize, landfall: Option<&PathBuf>) -> Result<()> {
+/// What a rig shall be; Ctrl-C stops it.
+fn config(name: &str, clusters: usize, nodes: usize, landfall: Option<&PathBuf>) -> Result<Config> {
     landfall_rig::check_machine()?;
     if control::order(name, &["status"]).is_ok() {
         // Said before minutes are spent on building.
@@ -98,27 +117,49 @@ fn up(name: &str, clusters: usize, nodes: usize, landfall: Option<&PathBuf>) -> 
     let landfall = landfall.cloned().map_or_else(build, Ok)?;
     let stop = Stop::default();
     on_signal(&stop)?;
-    let config = Config {
-        name: name.to_owned(),
-        clusters,
-        nodes,
-        landfall,
-        stop: stop.clone(),
-        say: Arc::new(|line| say(&format!("    {line}"))),
-    };
+    let say: Say = Arc::new(|line| say(&format!("    {line}")));
+    Ok(Config { name: name.to_owned(), clusters, nodes, landfall, stop, say })
+}
+
+/// Starts a rig and says how long it took and how large it is.
+fn start(config: &Config) -> Result<Rig> {
     let began = Instant::now();
-    say(&format!("==> starting {clusters} clusters of {nodes} nodes"));
-    let rig = Rig::up(&config)?;
+    say(&format!("==> starting {} clusters of {} nodes", config.clusters, config.nodes));
+    let rig = Rig::up(config)?;
     let (processes, megabytes) = rig.size();
     say(&format!(
         "    ready in {:.1} s: {processes} processes, {megabytes} MB",
         began.elapsed().as_secs_f64()
     ));
+    Ok(rig)
+}
+
+/// Up and down, again and again; an error names what was left behind.
+fn soak(config: &Config, times: u32) -> Result<()> {
+    let before = landfall_rig::surroundings()?;
+    for number in 1..=times {
+        let rig = start(config).with_context(|| format!("start {number} of {times}"))?;
+        let began = Instant::now();
+        drop(rig);
+        let mut left = landfall_rig::traces(&config.name)?;
+        left.extend(landfall_rig::surroundings()?.symmetric_difference(&before).cloned());
+        if !left.is_empty() {
+            let left: Vec<String> = left.into_iter().collect();
+            bail!("left behind by start {number} of {times}:\n  {}", left.join("\n  "));
+        }
+        let took = began.elapsed().as_secs_f64();
+        say(&format!("    {number} of {times}: stopped in {took:.1} s, nothing left behind"));
+    }
+    Ok(())
+}
+
+fn up(config: &Config) -> Result<()> {
+    let rig = start(config)?;
     say(&format!("\n    export KUBECONFIG={}", rig.kubeconfig().display()));
     say(&format!("    kubectl --context={} get nodes", rig.cluster(0).name()));
     say("    cargo xtask rig status|cut|delay|kill-node|kill-cluster|kill-api|heal|exec, in another shell");
     say("    Ctrl-C, or `cargo xtask rig down`, stops it and leaves nothing behind\n");
-    control::serve(&rig, &stop)?;
+    control::serve(&rig, &config.stop)?;
     say("==> stopping");
     drop(rig);
     Ok(())
@@ -170,7 +211,7 @@ fn on_signal(stop: &Stop) -> Result<()> {
                 _ = a.recv() => "Ctrl-C", _ = b.recv() => "SIGTERM", _ = c.recv() => "SIGHUP",
             };
             say(&format!("==> {name}"));
-            stop.ask();
+            stop.ask(name);
         });
     });
     match waiting.recv()? {

@@ -1,74 +1,20 @@
 //! A rig leaves nothing behind: no process, mount, namespace, link, route, cgroup or file, however it ends.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use landfall_rig::{Config, Error, Rig, Stop, control, directory};
+use landfall_rig::{Config, Error, Rig, Stop, control};
 
-use crate::support::{config, eventually, run, turn};
+use crate::support::{config, eventually, turn};
 
-/// Everything on the machine that a rig of this name could have left.
+/// What a rig of this name has on the machine.
 fn traces(name: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut list = |kind: &str, text: String, marks: &[String]| {
-        let lines = text.lines().filter(|line| marks.iter().any(|mark| line.contains(mark.as_str())));
-        found.extend(lines.map(|line| format!("{kind}: {line}")));
-    };
-    let home = directory(name).display().to_string();
-    list("process", command_lines(), &[home.clone(), format!("landfall-rig-{name}")]);
-    list("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap(), std::slice::from_ref(&home));
-    let cgroups =
-        Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "2", "-type", "d"]).output().unwrap();
-    list(
-        "cgroup",
-        String::from_utf8_lossy(&cgroups.stdout).into_owned(),
-        &[format!("landfall-rig-{name}"), "k8s.io".into()],
-    );
-    if Path::new(&home).exists() {
-        found.insert(format!("file: {home}"));
-    }
-    found
+    landfall_rig::traces(name).unwrap()
 }
 
-/// The command lines of all processes.
-fn command_lines() -> String {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    // One may end while we look.
-    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    let words = |line: Vec<u8>| String::from_utf8_lossy(&line).replace(['\0', '\n'], " ");
-    lines.map(words).collect::<Vec<_>>().join("\n")
-}
-
-/// What is the machine's and not one rig's: links, routes, namespaces, and paths that Kubernetes uses elsewhere.
 fn machine() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for arguments in [["-o", "link"], ["-4", "route"], ["netns", "list"]] {
-        let text = run(Command::new("ip").args(arguments)).unwrap();
-        // Not the counters and states after the name.
-        found.extend(text.lines().map(|line| line.split("mtu").next().unwrap_or_default().trim().to_owned()));
-    }
-    for path in [
-        "/run/containerd",
-        "/run/runc",
-        "/var/lib/kubelet",
-        "/var/lib/cni",
-        "/var/log/pods",
-        "/etc/cni",
-        "/opt/containerd",
-    ] {
-        if Path::new(path).exists() {
-            found.insert(path.to_owned());
-        }
-    }
-    for setting in
-        ["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys"]
-    {
-        let value = std::fs::read_to_string(Path::new("/proc/sys").join(setting)).unwrap_or_default();
-        found.insert(format!("{setting} {}", value.trim()));
-    }
-    found
+    landfall_rig::surroundings().unwrap()
 }
 
 fn nothing_left(name: &str, before: &BTreeSet<String>) {
@@ -98,11 +44,11 @@ fn stopped_while_it_starts() {
         let asked = stop.clone();
         let asking = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(delay_ms));
-            asked.ask();
+            asked.ask("a test");
         });
         let result = Rig::up(&Config { stop, ..config("it-stop", 1, 1) });
         // A quick machine may be ready before it is asked.
-        let fine = matches!(result, Err(Error::Stopped)) || (delay_ms > 1000 && result.is_ok());
+        let fine = matches!(result, Err(Error::Stopped { .. })) || (delay_ms > 1000 && result.is_ok());
         assert!(fine, "after {delay_ms} ms: {:?}", result.err());
         drop(result);
         asking.join().unwrap();
