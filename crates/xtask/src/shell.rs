@@ -69,10 +69,15 @@ fn shown(command: &Command) -> String {
 
 /// The release build of a program of ours.
 pub(crate) fn release_binary(name: &str) -> Result<PathBuf> {
+    Ok(target()?.join("release").join(name))
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> Result<PathBuf> {
     let text = output(
         Command::new("cargo").args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(root()),
     )?;
     let metadata: serde_json::Value = serde_json::from_str(&text)?;
     let target = metadata["target_directory"].as_str().context("cargo names no target directory")?;
-    Ok(Path::new(target).join("release").join(name))
+    Ok(PathBuf::from(target))
 }

@@ -22,6 +22,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         shell::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
     })?;
     if !options.quick {
+        step("fuzz targets", fuzz_targets)?;
         step("programs", setup::programs)?;
         match step("Kubernetes, to compare with", kubernetes::binaries) {
             Ok(_) => {
@@ -34,6 +35,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     step("tests", || shell::run(&mut cargo(&["test", "--workspace", "--no-fail-fast"])))
+}
+
+/// They are a workspace of their own, which nothing else builds. They are only checked: to run them is `cargo fuzz`'s.
+fn fuzz_targets() -> Result<()> {
+    let mut check = cargo(&["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"]);
+    check.arg(shell::target()?.join("fuzz"));
+    // Nothing is linked; without this it would be compiled, by a C++ compiler.
+    check.env("CUSTOM_LIBFUZZER_PATH", "/nowhere/libfuzzer.a");
+    shell::run(&mut check)
 }
 
 fn cargo(arguments: &[&str]) -> Command {
