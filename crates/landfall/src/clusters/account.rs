@@ -7,10 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use landfall_api::landfall::SYSTEM_NAMESPACE;
 use landfall_api::rules::read::{child, text};
+use landfall_control::kinds::Kinds;
 use landfall_runtime::clock;
 use serde_json::{Value, json};
 
-use super::federated::BUILT_IN;
 use crate::basics::target::Target;
 
 /// The name of everything that is made in a member.
@@ -138,7 +138,8 @@ fn objects(grants: &[(String, String)]) -> Vec<(String, Value)> {
 /// What the hub may do: manage federated kinds and what was granted, look at a few more, and probe.
 fn rules(grants: &[(String, String)]) -> Vec<Value> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    let built_in = BUILT_IN.iter().map(|(group, _, plural, _)| (*group, *plural));
+    let kinds = Kinds::default().all();
+    let built_in = kinds.iter().map(|row| (row.group.as_str(), row.plural.as_str()));
     let granted = grants.iter().map(|(plural, group)| (group.as_str(), plural.as_str()));
     for (group, plural) in built_in.chain(granted) {
         match groups.iter_mut().find(|(known, _)| *known == group) {

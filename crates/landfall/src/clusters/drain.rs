@@ -72,12 +72,8 @@ fn tell(name: &str, already: bool, what: &str) {
 
 /// How many replicas of how many objects a cluster still has.
 async fn left(hub: &Hub, name: &str) -> Result<(u64, usize)> {
-    let shards = hub.shards(name).await?;
-    let counted = |kind: &str| DRAINED.contains(&kind);
-    let there: Vec<u64> = shards
-        .iter()
-        .filter(|(kind, line)| counted(&kind.kind) && line.replicas > 0)
-        .map(|(_, line)| u64::from(line.replicas))
-        .collect();
+    let shards = hub.shards(name, |kind| DRAINED.contains(&kind.kind.as_str())).await?;
+    let there = shards.iter().map(|(_, line)| u64::from(line.replicas)).filter(|count| *count > 0);
+    let there: Vec<u64> = there.collect();
     Ok((there.iter().sum(), there.len()))
 }

@@ -1,47 +1,17 @@
 //! The kinds that are federated, and what objects say about their shards.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use landfall_api::rules::read::{child, list, text};
+use landfall_control::kinds::{FEDERATED_LABEL, Kinds, Row, eligible};
 use landfall_plan::truth;
 use serde_json::Value;
 
 use crate::basics::target::Target;
 
-/// A federated kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) plural: String,
-    pub(super) kind: String,
-}
-
-/// Group, version, resource, kind: every built-in kind that is federated.
-pub(super) const BUILT_IN: &[(&str, &str, &str, &str)] = &[
-    ("", "v1", "namespaces", "Namespace"),
-    ("", "v1", "services", "Service"),
-    ("networking.k8s.io", "v1", "ingresses", "Ingress"),
-    ("", "v1", "configmaps", "ConfigMap"),
-    ("", "v1", "secrets", "Secret"),
-    ("", "v1", "serviceaccounts", "ServiceAccount"),
-    ("apps", "v1", "deployments", "Deployment"),
-    ("apps", "v1", "replicasets", "ReplicaSet"),
-    ("", "v1", "replicationcontrollers", "ReplicationController"),
-    ("apps", "v1", "daemonsets", "DaemonSet"),
-    ("apps", "v1", "statefulsets", "StatefulSet"),
-    ("batch", "v1", "jobs", "Job"),
-    ("batch", "v1", "cronjobs", "CronJob"),
-    ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
-    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-    ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
-    ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
-];
-
 /// Kinds whose replicas leave a cluster that is drained.
 pub(super) const DRAINED: &[&str] = &["Deployment", "ReplicaSet", "ReplicationController", "Job"];
-
-/// The label of a definition whose kind is federated.
-const FEDERATED_LABEL: &str = "landfall.dev/federated";
 
 /// What one federated object has in one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,51 +27,29 @@ pub(super) struct Line {
     pub(super) why: String,
 }
 
-impl Kind {
-    /// Where all its objects are.
-    pub(super) fn path(&self) -> String {
-        let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
-        format!("{root}/{}/{}", self.version, self.plural)
-    }
-}
-
 /// All federated kinds: the built-in ones, then those whose definition is marked.
-pub(super) async fn kinds(hub: &Target) -> Result<Vec<Kind>> {
-    let row = |(group, version, plural, kind): &(&str, &str, &str, &str)| Kind {
-        group: (*group).into(),
-        version: (*version).into(),
-        plural: (*plural).into(),
-        kind: (*kind).into(),
-    };
-    let mut all: Vec<Kind> = BUILT_IN.iter().map(row).collect();
+pub(super) async fn kinds(hub: &Target) -> Result<Vec<Arc<Row>>> {
+    let kinds = Kinds::default();
     let path = format!(
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?labelSelector={FEDERATED_LABEL}%3Dtrue"
     );
     let definitions = hub.get(&path, "application/json").await?;
-    all.extend(list(&definitions, "items").iter().filter_map(defined));
-    Ok(all)
+    for definition in list(&definitions, "items") {
+        kinds.add(definition);
+    }
+    Ok(kinds.all())
 }
 
-/// The kind that a definition defines.
-fn defined(definition: &Value) -> Option<Kind> {
-    let spec = child(definition, "spec");
-    let stored =
-        list(spec, "versions").iter().find(|version| version.get("storage") == Some(&Value::Bool(true)))?;
-    let names = child(spec, "names");
-    Some(Kind {
-        group: text(spec, "group").into(),
-        version: text(stored, "name").into(),
-        plural: text(names, "plural").into(),
-        kind: text(names, "kind").into(),
-    })
-}
-
-/// What an object says about its shards; nothing before the hub has looked at it.
-pub(super) fn lines(object: &Value) -> Vec<Line> {
+/// What an object says about its shards; nothing for what is not federated.
+pub(super) fn lines(kind: &Row, object: &Value) -> Vec<Line> {
     let metadata = child(object, "metadata");
-    let written = text(child(metadata, "annotations"), truth::ANNOTATION);
     let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
     let title = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+    let Some(written) = child(child(metadata, "annotations"), truth::ANNOTATION).as_str() else {
+        // Which Secrets stay here is not told by their metadata.
+        let federated = kind.kind != "Secret" && eligible(kind, object);
+        return federated.then(|| unseen(title)).into_iter().collect();
+    };
     let line = |line: truth::Line| Line {
         object: title.clone(),
         cluster: line.cluster,
@@ -110,5 +58,16 @@ pub(super) fn lines(object: &Value) -> Vec<Line> {
         replicas: line.count.map_or(0, |count| count.wanted.max(count.ready)),
         why: line.why.unwrap_or_default(),
     };
-    truth::read(written).into_iter().map(line).collect()
+    let lines: Vec<Line> = truth::read(written).into_iter().map(line).collect();
+    if lines.is_empty() {
+        vec![Line { why: "no cluster is selected".into(), ..unseen(title) }]
+    } else {
+        lines
+    }
+}
+
+/// An object that is in no cluster.
+fn unseen(object: String) -> Line {
+    let why = "the hub has not looked at it yet".into();
+    Line { object, cluster: "-".into(), state: "Pending", well: false, replicas: 0, why }
 }

@@ -1,14 +1,19 @@
 //! The hub as these commands see it: its clusters, and what its objects say of them.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail};
 use landfall_api::landfall::{Cluster, SYSTEM_NAMESPACE};
+use landfall_control::kinds::Row;
 use serde_json::Value;
 
-use super::federated::{self, Kind};
+use super::federated;
 use super::options::{HubConnection, MemberConnection};
 use crate::basics::options::Connection;
 use crate::basics::target::{Target, escape, kubeconfig};
 
+/// Only what says which and where: nobody's data, and no Secrets, cross the wire for it.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const CLUSTERS: &str = "/apis/landfall.dev/v1alpha1/clusters";
 
 /// The hub.
@@ -65,22 +70,26 @@ impl Hub {
         bail!("there is no cluster {name:?}; there are {}", known.join(", "));
     }
 
-    /// All objects of a federated kind; none of a kind that this hub does not serve.
-    pub(super) async fn objects(&self, kind: &Kind) -> Result<Vec<Value>> {
-        let found = self.target.look(&kind.path()).await?;
-        let items = found.and_then(|mut list| list.get_mut("items").map(Value::take));
-        Ok(match items {
+    /// The metadata of all objects of a federated kind.
+    pub(super) async fn objects(&self, kind: &Row) -> Result<Vec<Value>> {
+        let mut list = self.target.get(&kind.collection(""), METADATA).await?;
+        Ok(match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         })
     }
 
-    /// What the federation has in a cluster: lines with their objects, of all kinds.
-    pub(super) async fn shards(&self, cluster: &str) -> Result<Vec<(Kind, federated::Line)>> {
+    /// What the federation has in a cluster: lines with their objects, of those kinds that are wanted.
+    pub(super) async fn shards(
+        &self,
+        cluster: &str,
+        wanted: fn(&Row) -> bool,
+    ) -> Result<Vec<(Arc<Row>, federated::Line)>> {
         let mut found = Vec::new();
-        for kind in federated::kinds(&self.target).await? {
+        for kind in federated::kinds(&self.target).await?.into_iter().filter(|kind| wanted(kind)) {
             for object in self.objects(&kind).await? {
-                let lines = federated::lines(&object).into_iter().filter(|line| line.cluster == cluster);
+                let lines =
+                    federated::lines(&kind, &object).into_iter().filter(|line| line.cluster == cluster);
                 found.extend(lines.map(|line| (kind.clone(), line)));
             }
         }

@@ -100,8 +100,8 @@ async fn wait(hub: &Hub, name: &str, timeout: Duration) -> Result<()> {
 /// What of ours is still in a cluster, in words.
 async fn left(hub: &Hub, name: &str) -> Result<String> {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
-    for (kind, _) in hub.shards(name).await? {
-        *kinds.entry(kind.plural).or_default() += 1;
+    for (kind, _) in hub.shards(name, |_| true).await? {
+        *kinds.entry(kind.plural.clone()).or_default() += 1;
     }
     if kinds.is_empty() {
         return Ok("nothing of ours is known to be there".into());

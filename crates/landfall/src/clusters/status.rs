@@ -1,11 +1,14 @@
 //! `landfall status`: the federation on one screen.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use landfall_api::age;
 use landfall_api::landfall::Cluster;
+use landfall_control::kinds::Row;
 use landfall_runtime::clock;
 
-use super::federated::{self, Kind, Line};
+use super::federated::{self, Line};
 use super::hub::{Hub, condition, name_of};
 use super::options::StatusOptions;
 use crate::basics::table::align;
@@ -20,8 +23,8 @@ pub(super) async fn run(options: &StatusOptions) -> Result<()> {
     let mut kinds = Vec::new();
     for kind in federated::kinds(&hub.target).await? {
         let objects = hub.objects(&kind).await?;
-        let lines: Vec<Vec<Line>> =
-            objects.iter().map(federated::lines).filter(|lines| !lines.is_empty()).collect();
+        let lines = objects.iter().map(|object| federated::lines(&kind, object));
+        let lines: Vec<Vec<Line>> = lines.filter(|lines| !lines.is_empty()).collect();
         kinds.push((kind, lines));
     }
     print(&screen(&clusters, &kinds, clock::epoch_s()));
@@ -29,7 +32,7 @@ pub(super) async fn run(options: &StatusOptions) -> Result<()> {
 }
 
 /// The whole screen. `kinds`: for each kind, for each of its objects, a line per cluster.
-fn screen(clusters: &[Cluster], kinds: &[(Kind, Vec<Vec<Line>>)], now_s: i64) -> String {
+fn screen(clusters: &[Cluster], kinds: &[(Arc<Row>, Vec<Vec<Line>>)], now_s: i64) -> String {
     if clusters.is_empty() {
         return "No cluster has joined. See `landfall join --help`.\n".into();
     }
@@ -40,7 +43,7 @@ fn screen(clusters: &[Cluster], kinds: &[(Kind, Vec<Vec<Line>>)], now_s: i64) ->
     }
     out.push('\n');
     out.push_str(&align(&objects));
-    let troubles: Vec<(&Kind, &Line)> = kinds
+    let troubles: Vec<(&Arc<Row>, &Line)> = kinds
         .iter()
         .flat_map(|(kind, objects)| objects.iter().flatten().map(move |line| (kind, line)))
         .filter(|(_, line)| !line.well)
@@ -93,7 +96,7 @@ fn state(cluster: &Cluster) -> String {
     if words.is_empty() { "-".into() } else { words.join(", ") }
 }
 
-fn kind_rows(kinds: &[(Kind, Vec<Vec<Line>>)]) -> Vec<Vec<String>> {
+fn kind_rows(kinds: &[(Arc<Row>, Vec<Vec<Line>>)]) -> Vec<Vec<String>> {
     let mut rows = vec![row(["KIND", "OBJECTS", "EVERYWHERE", "NOT"])];
     for (kind, objects) in kinds.iter().filter(|(_, objects)| !objects.is_empty()) {
         let well = objects.iter().filter(|lines| lines.iter().all(|line| line.well)).count();
@@ -103,7 +106,7 @@ fn kind_rows(kinds: &[(Kind, Vec<Vec<Line>>)]) -> Vec<Vec<String>> {
     rows
 }
 
-fn trouble_rows(troubles: &[(&Kind, &Line)]) -> Vec<Vec<String>> {
+fn trouble_rows(troubles: &[(&Arc<Row>, &Line)]) -> Vec<Vec<String>> {
     let mut rows = vec![row(["NOT AS IT SHOULD BE", "CLUSTER", "STATE", "WHY"])];
     for (kind, line) in troubles.iter().take(LISTED_MAX) {
         let object = format!("{}/{}", kind.plural, line.object);
@@ -116,6 +119,7 @@ fn trouble_rows(troubles: &[(&Kind, &Line)]) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
+    use landfall_control::kinds::Kinds;
     use serde_json::json;
 
     use super::*;
@@ -140,23 +144,21 @@ mod tests {
             cluster("us-east", "True", json!({"cordoned": true, "draining": true})),
             serde_json::from_value(json!({"metadata": {"name": "new"}})).unwrap(),
         ];
+        let kind = Kinds::default().find("apps", "Deployment").unwrap();
         let lines = |text: &str| {
             let object = json!({"metadata": {"namespace": "shop", "name": "web",
                 "annotations": {"landfall.dev/clusters": text}}});
-            federated::lines(&object)
-        };
-        let kind = Kind {
-            group: "apps".into(),
-            version: "v1".into(),
-            plural: "deployments".into(),
-            kind: "Deployment".into(),
+            federated::lines(&kind, &object)
         };
         let objects = vec![
             lines(
                 "eu-west: Owed, generation 1, 1 of 2 ready (Offline: later)\nus-east: Propagated, generation 1",
             ),
             lines("us-east: Propagated, generation 1"),
+            federated::lines(&kind, &json!({"metadata": {"namespace": "shop", "name": "new"}})),
+            federated::lines(&kind, &json!({"metadata": {"namespace": "kube-system", "name": "own"}})),
         ];
+        let objects = objects.into_iter().filter(|lines| !lines.is_empty()).collect();
         expect![[r#"
             CLUSTER   READY     SINCE   REGION   VERSION   NODES   STATE
             eu-west   Unknown   60s     us       v1.36.4   2/2     offline
@@ -164,10 +166,11 @@ mod tests {
             new       Unknown   -       -        -         -       -
 
             KIND         OBJECTS   EVERYWHERE   NOT
-            Deployment   2         1            1
+            Deployment   3         1            2
 
-            NOT AS IT SHOULD BE    CLUSTER   STATE   WHY
-            deployments/shop/web   eu-west   Owed    Offline: later
+            NOT AS IT SHOULD BE    CLUSTER   STATE     WHY
+            deployments/shop/web   eu-west   Owed      Offline: later
+            deployments/shop/new   -         Pending   the hub has not looked at it yet
         "#]]
         .assert_eq(&screen(&clusters, &[(kind, objects)], 120));
     }

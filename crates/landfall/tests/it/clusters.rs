@@ -192,7 +192,121 @@ fn a_real_kubernetes_joins_with_a_lasting_token() {
         "cannot list resource \"clusterroles\"",
     );
     assert_eq!(operator.ok(&line), joined);
+
+    // What the account may do is enough for the hub's controllers.
+    let file = base.path().join("all.yaml");
+    std::fs::write(&file, format!("{WEB}---\n{REST}")).unwrap();
+    operator.ok(&format!("apply -f {} --kubeconfig HUB --context admin", file.display()));
+    let kinds = ["Deployment", "Namespace", "ConfigMap", "Secret", "Service", "Job"];
+    eventually("everything is there", || {
+        let screen = operator.ok("status --kubeconfig HUB --context admin");
+        kinds.iter().all(|kind| screen.lines().any(|line| line.split_whitespace().eq([kind, "1", "1", "0"])))
+    });
+    operator
+        .ok("get deployment/web configmap/c secret/s service/v job/j --kubeconfig MEMBERS --context admin");
+    operator.ok("get namespace shop --kubeconfig MEMBERS --context admin");
     operator.ok(&format!("unjoin real {AT} --context admin --hub-context admin"));
     // The server may remember for a while whose token it was, but not that it may do anything.
     operator.refused(&format!("get deployments --kubeconfig {account}"), "error: from server (");
+    operator.refused("get deployment/web --kubeconfig MEMBERS --context admin", "not found");
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn eventually(what: &str, mut look: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !look() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(90), "never: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+const WEB: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: echo}]}
+";
+
+/// One object of several kinds more.
+const REST: &str = "\
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: b}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: b}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: v}, spec: {ports: [{port: 80}]}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: j, image: echo}]}}}
+";
+
+#[test]
+fn replicas_are_drained_and_shards_leave_with_their_cluster() {
+    let base = tempfile::tempdir().unwrap();
+    let playground = Playground::start(base.path(), &[]);
+    let file = base.path().join("web.yaml");
+    std::fs::write(&file, WEB).unwrap();
+    let ok = |line: &str| {
+        let output = playground.landfall(&line.split_whitespace().collect::<Vec<_>>());
+        assert!(output.status.success(), "{line}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    };
+    let there = |cluster: &str| {
+        let arguments = ["get", "deployment", "web", "-o", "name", "--context", cluster];
+        playground.landfall(&arguments).status.success()
+    };
+    eventually("all are ready", || ok("status").lines().filter(|line| line.contains(" True ")).count() == 3);
+    ok(&format!("apply -f {}", file.display()));
+    eventually("it is everywhere", || {
+        ok("status").lines().any(|line| line.split_whitespace().eq(["Deployment", "1", "1", "0"]))
+    });
+    let ready = || ok("get deployment web").contains("4/4");
+    eventually("all replicas are ready", ready);
+
+    let drained = ok("drain us-east");
+    assert!(drained.starts_with("cluster.landfall.dev/us-east draining\nus-east: "), "{drained}");
+    assert!(drained.contains(" replicas of 1 objects left\n"), "measured: {drained}");
+    assert!(drained.ends_with("cluster.landfall.dev/us-east drained\n"), "{drained}");
+    eventually("all replicas are ready elsewhere", ready);
+    ok("uncordon us-east");
+
+    // One leaves and keeps what it has, one leaves and keeps nothing.
+    assert!(there("us-east") && there("eu-west"));
+    let left = ok("unjoin us-east --orphan");
+    assert!(left.ends_with("cluster.landfall.dev/us-east has left\n"), "{left}");
+    let left = ok("unjoin eu-west");
+    assert!(left.contains("waiting for eu-west: still there: 1 deployments"), "{left}");
+    assert!(there("us-east"), "orphaned");
+    assert!(!there("eu-west"), "taken away");
+    // It joins again, and what it kept is adopted.
+    ok("join us-east --context us-east --hub-context federation");
+    eventually("it is everywhere again", || {
+        let screen = ok("status");
+        screen.contains("us-east")
+            && screen.lines().any(|l| l.split_whitespace().eq(["Deployment", "1", "1", "0"]))
+    });
+
+    // A dead one does not leave by itself, and is told of; it can be forgotten.
+    playground.fault(&["kill", "us-east"]);
+    eventually("it is seen", || ok("status").contains("offline"));
+    let output = playground.landfall(&["unjoin", "us-east", "--timeout", "2"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).contains("If it never returns: `landfall forget us-east`"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert!(text(&output.stderr).contains("us-east has not left after 2 s"), "{}", text(&output.stderr));
+    let forgotten = ok("forget us-east");
+    assert!(forgotten.ends_with("cluster.landfall.dev/us-east has left\n"), "{forgotten}");
+    assert!(!ok("status").contains("us-east"));
 }
