@@ -16,7 +16,7 @@ const PREFIX_CHARS_MAX: usize = 58;
 const THINGS_MAX: usize = 1 << 14;
 
 /// The luck of one member.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Luck {
     seed: u64,
     drawn: Mutex<Drawn>,

@@ -68,7 +68,11 @@ impl World {
         change(&mut config);
         let addresses = config.node_addresses();
         let agent = agent::start(member.api(), gate.clone(), config.clone());
-        let forwarder = forward::start(member.api(), gate.clone(), forward::Config { nodes: addresses });
+        let forwarder = forward::start(
+            member.api(),
+            gate.clone(),
+            forward::Config { nodes: addresses, ..forward::Config::default() },
+        );
         let (directory, user) = (tempfile::tempdir().unwrap(), bootstrap::server());
         Self { member, claim, gate, agent, forwarder, directory, config, user }
     }

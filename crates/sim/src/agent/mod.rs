@@ -14,7 +14,6 @@
 
 mod addresses;
 mod container;
-mod events;
 #[cfg(test)]
 mod hostile;
 mod local;
@@ -47,6 +46,7 @@ use crate::address::Block;
 use crate::echo;
 use crate::gate::Gate;
 use crate::listen;
+use crate::luck::Luck;
 use addresses::{Addresses, Held};
 use objects::{Change, Client};
 use pod::{End, Latest, Pod};
@@ -72,6 +72,8 @@ pub struct Config {
     pub events: bool,
     /// How fast things happen.
     pub pace: Pace,
+    /// What names of events are made from.
+    pub luck: Arc<Luck>,
 }
 
 /// How fast things happen.
@@ -96,6 +98,7 @@ impl Config {
             tls: echo::self_signed(),
             events: true,
             pace: Pace::default(),
+            luck: Arc::default(),
         }
     }
 

@@ -11,7 +11,9 @@ use landfall_runtime::clock;
 use serde_json::{Value, json};
 
 use super::Context;
+use crate::controllers::conditions::before_others;
 use crate::controllers::driver;
+use crate::controllers::read::{items, set};
 use crate::member::nodes::{self, LEASES};
 
 /// How often conditions are written though nothing changed: once in so many heartbeats.
@@ -46,28 +48,13 @@ async fn heartbeat(context: &Context, node: &str, whole: bool) -> Result<(), Sta
         let fresh = nodes::conditions(driver::now());
         let change = |old: &Value| {
             let mut new = old.clone();
-            new["status"]["conditions"] = conditions(&old["status"], &fresh);
+            let conditions = before_others(items(old, "/status/conditions"), fresh.clone());
+            set(&mut new, &["status", "conditions"], json!(conditions));
             Ok(new)
         };
         context.client.update(("", "nodes"), ("", node), Part::Status, change).await?;
     }
     renew(context, node).await
-}
-
-/// The conditions of a kubelet as they are now; those that were so before keep the time since when. What others say
-/// of the node stays.
-fn conditions(old: &Value, fresh: &[Value]) -> Value {
-    let old = || old["conditions"].as_array().into_iter().flatten();
-    let since = |condition: &Value| {
-        let mut condition = condition.clone();
-        let same = |o: &&Value| o["type"] == condition["type"] && o["status"] == condition["status"];
-        if let Some(before) = old().find(same) {
-            condition["lastTransitionTime"] = before["lastTransitionTime"].clone();
-        }
-        condition
-    };
-    let foreign = old().filter(|o| fresh.iter().all(|f| f["type"] != o["type"])).cloned();
-    fresh.iter().map(since).chain(foreign).collect()
 }
 
 async fn renew(context: &Context, node: &str) -> Result<(), Status> {
@@ -83,24 +70,4 @@ async fn renew(context: &Context, node: &str) -> Result<(), Status> {
         result => return result.map(drop),
     }
     context.client.create(kind.0, kind.1, nodes::lease(node, driver::now())).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_that_comes_back_is_ready_since_now() {
-        let condition = |kind: &str, status: &str, since: &str| json!({"type": kind, "status": status, "lastTransitionTime": since});
-        let old = json!({"conditions": [
-            condition("Ready", "Unknown", "lost"), condition("DiskPressure", "False", "long ago"),
-            condition("Other", "True", "long ago")]});
-        let fresh = [condition("Ready", "True", "now"), condition("DiskPressure", "False", "now")];
-        let want = json!([
-            condition("Ready", "True", "now"),
-            condition("DiskPressure", "False", "long ago"),
-            condition("Other", "True", "long ago")
-        ]);
-        assert_eq!(conditions(&old, &fresh), want);
-    }
 }

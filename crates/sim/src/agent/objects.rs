@@ -4,14 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use landfall_api::{Kind, Reason, Status, meta};
+use landfall_api::{Reason, Status, meta};
 use landfall_apiserver::api::Api;
-use landfall_apiserver::authn::User;
-use landfall_apiserver::options::FieldValidation;
-use landfall_apiserver::write::delete::{self, DeleteOptions};
-use landfall_apiserver::write::update::{self, Part};
-use landfall_apiserver::write::{By, Wanted, create};
-use landfall_apiserver::{bootstrap, encode, errors, keys};
+use landfall_apiserver::housekeeping::client::Place;
+use landfall_apiserver::local::Local;
+use landfall_apiserver::write::delete::DeleteOptions;
+use landfall_apiserver::write::update::Part;
+use landfall_apiserver::{encode, errors, keys};
 use landfall_store::{Entry, Event, Revision, Watch};
 use serde_json::Value;
 
@@ -20,38 +19,34 @@ use crate::gate::Gate;
 /// The most changes taken from the store at once.
 const BATCH_MAX: usize = 512;
 
-/// Writes objects of one member.
+/// The name that kubelets write under.
+pub(crate) const KUBELET: &str = "kubelet";
+
+/// Writes objects of one member, while its API is up.
 #[derive(Clone)]
 pub(crate) struct Client {
     api: Arc<Api>,
+    local: Local,
     gate: Gate,
-    user: Arc<User>,
 }
 
 impl Client {
     pub(crate) fn new(api: Arc<Api>, gate: Gate) -> Self {
-        Self { api, gate, user: Arc::new(bootstrap::server()) }
+        Self { local: Local::new(api.clone(), KUBELET), api, gate }
     }
 
-    fn by(&self) -> By<'_> {
-        let validation = FieldValidation::Ignore;
-        By { user: &self.user, manager: "kubelet", dry_run: false, validation, served: None }
-    }
-
-    fn kind(&self, group: &str, plural: &str) -> Result<Arc<Kind>, Status> {
+    /// The API, unless it is down.
+    pub(crate) fn reachable(&self) -> Result<&Local, Status> {
         if self.gate.api_down() {
             return Err(Status::new(Reason::ServiceUnavailable, "the API server does not answer"));
         }
-        let catalog = self.api.catalog.load();
-        catalog.find_resource(group, plural).cloned().ok_or_else(|| Status::not_found(group, plural, ""))
+        Ok(&self.local)
     }
 
     /// Creates an object in the namespace its metadata names.
     pub(crate) async fn create(&self, group: &str, plural: &str, object: Value) -> Result<(), Status> {
-        let kind = self.kind(group, plural)?;
-        let namespace = meta::namespace(&object).to_owned();
-        let wanted = Wanted::new(object, Vec::new());
-        create::create(&self.api, &kind, &namespace, wanted, &self.by()).await.map(drop)
+        let place = Place::new(group, plural, meta::namespace(&object), "");
+        self.reachable()?.create(&place, object).await.map(drop)
     }
 
     /// Changes a part of an object: `change` is given the newest one and says what it should be. Says at which
@@ -61,22 +56,19 @@ impl Client {
         (group, plural): (&str, &str),
         (namespace, name): (&str, &str),
         part: Part,
-        mut change: impl FnMut(&Value) -> Result<Value, Status> + Send,
+        change: impl FnMut(&Value) -> Result<Value, Status> + Send,
     ) -> Result<Revision, Status> {
-        let kind = self.kind(group, plural)?;
-        let wanted = |old: &Value| change(old).map(|object| Wanted::new(object, Vec::new()));
-        let written = update::update(&self.api, &kind, namespace, name, part, &self.by(), wanted).await?;
-        Ok(written.entry.revision)
+        self.reachable()?.modify(&Place::new(group, plural, namespace, name), part, change).await
     }
 
     /// Deletes a pod for good: nothing of it runs any more.
     pub(crate) async fn delete_pod(&self, namespace: &str, name: &str, uid: &str) -> Result<(), Status> {
-        let kind = self.kind("", "pods")?;
+        let (api, place) = (self.reachable()?, Place::new("", "pods", namespace, name));
         let options =
             DeleteOptions { uid: uid.to_owned(), grace_period_s: Some(0), ..DeleteOptions::BACKGROUND };
         // The first shortens the time it has to nothing, if that is not so yet; the second removes it.
         for _ in 0..2 {
-            match delete::delete(&self.api, &kind, namespace, name, &options, &self.by()).await {
+            match api.delete(&place, &options).await {
                 Ok(_) => {}
                 Err(status) if matches!(status.reason, Reason::NotFound | Reason::Conflict) => return Ok(()),
                 Err(status) => return Err(status),

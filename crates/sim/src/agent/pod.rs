@@ -25,16 +25,18 @@ use super::Context;
 use super::address;
 use super::addresses::Held;
 use super::container::{Note, Running, Setup, What, Which};
-use super::events::Recorder;
 use super::probe::{Probe, Purpose};
 use super::program;
 use super::resume;
 use super::status::{Container, Ended, PodState, State};
+use crate::controllers::events::Recorder;
 use crate::echo::Identity;
 use crate::gate::{Effect, Faults};
 
 /// Notes of containers that wait for the agent.
 const NOTES_MAX: usize = 64;
+/// The most different events remembered of one pod, for counting.
+const EVENTS_KEPT_MAX: usize = 32;
 
 /// A container that ran so long has no debts.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
@@ -121,7 +123,7 @@ impl Pod {
             running: BTreeMap::new(),
             backoff: HashMap::new(),
             notes: mpsc::channel(NOTES_MAX),
-            events: Recorder::default(),
+            events: Recorder::new(EVENTS_KEPT_MAX),
             runs: 0,
             reported: None,
             told: 0,

@@ -6,6 +6,8 @@ use landfall_api::meta;
 use landfall_apiserver::api::rfc3339;
 use serde_json::{Map, Value, json};
 
+use crate::controllers::conditions::before_others;
+
 /// Everything an agent knows of a pod it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PodState {
@@ -259,7 +261,6 @@ impl Condition {
 
 fn conditions(pod: &Value, state: &PodState, phase: &str, now_s: i64) -> Vec<Value> {
     let old: Vec<Value> = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let before = |kind: &str| old.iter().find(|c| c["type"] == kind);
     let own = [
         sandbox(state, phase),
         initialized(state, phase),
@@ -267,22 +268,18 @@ fn conditions(pod: &Value, state: &PodState, phase: &str, now_s: i64) -> Vec<Val
         containers_ready(state, phase, "ContainersReady"),
         Condition::so("PodScheduled"),
     ];
-    let mut all: Vec<Value> =
-        own.iter().map(|c| written(c, before(c.kind), meta::generation(pod), now_s)).collect();
-    // Readiness gates and whatever else others say of the pod.
-    all.extend(old.iter().filter(|c| own.iter().all(|o| c["type"] != o.kind)).cloned());
-    all
+    // Others write readiness gates, and whatever else they say of the pod.
+    before_others(&old, own.iter().map(|c| written(c, meta::generation(pod), now_s)).collect())
 }
 
-fn written(condition: &Condition, before: Option<&Value>, generation: i64, now_s: i64) -> Value {
+fn written(condition: &Condition, generation: i64, now_s: i64) -> Value {
     let status = if condition.holds { "True" } else { "False" };
-    let same = before.filter(|b| b["status"] == status).map(|b| b["lastTransitionTime"].clone());
     let mut value = json!({
         "type": condition.kind,
         "status": status,
         "observedGeneration": generation.max(1),
         "lastProbeTime": null,
-        "lastTransitionTime": same.filter(Value::is_string).unwrap_or_else(|| json!(rfc3339(now_s))),
+        "lastTransitionTime": rfc3339(now_s),
     });
     for (field, text) in [("reason", condition.reason), ("message", &condition.message)] {
         if !text.is_empty() {

@@ -75,6 +75,8 @@ pub struct About {
     pub uid: String,
     /// Its resourceVersion.
     pub version: String,
+    /// Which part of it, such as `spec.containers{web}`; empty for all.
+    pub field: String,
 }
 
 /// Actions in order, and when to decide again though nothing changes.
@@ -172,6 +174,7 @@ impl About {
             name: meta::name(object).into(),
             uid: meta::uid(object).into(),
             version: meta::resource_version(object).into(),
+            field: String::new(),
         }
     }
 }

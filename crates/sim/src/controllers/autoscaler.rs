@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Note, Plan};
 use super::read::{Millis, int, items, replicas, text, time_text};
-use super::{Context, Controller, pods};
+use super::{Context, Controller, conditions, pods};
 use crate::member::config::Loads;
 use crate::scheduler::resources;
 use crate::view::Known;
@@ -299,17 +299,9 @@ impl<'a> Status<'a> {
 
     fn set(&mut self, ty: &str, status: bool, reason: &str, message: &str) {
         let status = if status { "True" } else { "False" };
-        let mut since = json!(self.now);
-        if let Some(at) = self.conditions.iter().position(|c| text(c, "/type") == ty) {
-            if text(&self.conditions[at], "/status") == status {
-                since = self.conditions[at]["lastTransitionTime"].clone();
-            }
-            self.conditions[at] = json!({"type": ty, "status": status, "reason": reason, "message": message,
-                "lastTransitionTime": since});
-            return;
-        }
-        self.conditions.push(json!({"type": ty, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": since}));
+        let fresh = json!({"type": ty, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": self.now});
+        conditions::put(&mut self.conditions, fresh);
     }
 
     fn finish(mut self, plan: &mut Plan) {

@@ -10,7 +10,8 @@ use landfall_api::selector::Selector;
 use serde_json::{Map, Value, json};
 
 use super::action::Plan;
-use super::read::{counted, items, parse_time, replicas, scaled, text, time_text};
+use super::conditions::since;
+use super::read::{condition, counted, parse_time, replicas, scaled, text, time_text};
 use super::{Context, Controller, pods};
 use crate::view::{Known, controller_of};
 
@@ -101,13 +102,11 @@ fn expected(context: &Context<'_>, covered: &[&Value]) -> i64 {
 
 fn conditions(context: &Context<'_>, budget: &Value, allowed: bool) -> Vec<Value> {
     let (status, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    let before = items(budget, "/status/conditions").iter().find(|c| text(c, "/type") == "DisruptionAllowed");
-    let since = before.filter(|c| text(c, "/status") == status).map(|c| c["lastTransitionTime"].clone());
-    vec![json!({
+    let fresh = json!({
         "type": "DisruptionAllowed", "status": status, "reason": reason, "message": "",
-        "observedGeneration": meta::generation(budget),
-        "lastTransitionTime": since.unwrap_or_else(|| json!(time_text(context.now))),
-    })]
+        "observedGeneration": meta::generation(budget), "lastTransitionTime": time_text(context.now),
+    });
+    vec![since(condition(budget, "DisruptionAllowed"), fresh)]
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::action::{Action, Deed, Note};
-use super::events::{Record, Recorder};
-use super::read::{Millis, set, time_text};
+use super::events::{Recorder, Source};
+use super::read::{Millis, set};
 use super::turn::{Subject, Turn, longer};
 use super::{Context, Controller, TABLE};
 use crate::member::config::Settings;
@@ -29,6 +29,8 @@ use crate::view::{Known, View};
 
 /// How long to wait before the stream of changes is opened again.
 const REOPEN: Duration = Duration::from_millis(200);
+/// How many different events are remembered for counting.
+const EVENTS_KEPT_MAX: usize = 512;
 /// The longest sleep: clocks may be set.
 const SLEEP_MS_MAX: Millis = 30_000;
 
@@ -81,7 +83,7 @@ impl<'a> Driver<'a> {
             table,
             settings,
             managers: [api.named("kube-controller-manager"), api.named("kube-scheduler")],
-            recorder: Recorder::default(),
+            recorder: Recorder::new(EVENTS_KEPT_MAX),
             view: View::default(),
             revision: 0,
             begun: now(),
@@ -188,27 +190,8 @@ impl<'a> Driver<'a> {
     }
 
     async fn tell(&mut self, api: &Local, note: &Note, component: &str) {
-        let now = now();
-        let told = match self.recorder.record(note, component, now, &self.settings.event_luck) {
-            Record::New(event) => {
-                let place = Place::new("", "events", meta::namespace(&event), "");
-                api.create(&place, event).await.map(drop)
-            }
-            Record::Again(namespace, name, count) => {
-                let place = Place::new("", "events", &namespace, &name);
-                let change = |old: &Value| {
-                    let mut event = old.clone();
-                    event["count"] = json!(count);
-                    event["lastTimestamp"] = json!(time_text(now));
-                    Ok(event)
-                };
-                api.modify(&place, Part::Main, change).await.map(drop)
-            }
-        };
-        if told.is_err() {
-            // It has run out, or its namespace goes: the next one is new.
-            self.recorder.forget(note);
-        }
+        let source = Source { component, host: "" };
+        self.recorder.tell(api, note, source, &self.settings.event_luck).await;
     }
 }
 

@@ -45,150 +45,155 @@ fn odd() -> Vec<Value> {
 }
 
 /// One object of every kind that controllers look at, with every field that they read.
-#[expect(clippy::too_many_lines, reason = "a table of objects")]
 fn usual() -> Vec<(Known, Value)> {
-    let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "x", "uid": kind, "controller": true}]);
-    let named = |kind: &str| {
-        json!({"name": "x", "namespace": "a", "uid": kind, "generation": 2, "labels": {"app": "x"},
+    [nodes(), services(), replicated(), numbered(), timed(), policies()].concat()
+}
+
+// === What objects have in common ===
+
+fn owner(kind: &str) -> Value {
+    json!([{"apiVersion": "v1", "kind": kind, "name": "x", "uid": kind, "controller": true}])
+}
+
+fn named(kind: &str) -> Value {
+    json!({"name": "x", "namespace": "a", "uid": kind, "generation": 2, "labels": {"app": "x"},
         "annotations": {"deployment.kubernetes.io/revision": "1", "deployment.kubernetes.io/desired-replicas": "2",
             "deployment.kubernetes.io/max-replicas": "3", "k": "v"}})
-    };
-    let owned = |kind: &str, by: &str| {
-        let mut metadata = named(kind);
-        metadata["ownerReferences"] = owner(by);
-        metadata
-    };
-    let selector = json!({"matchLabels": {"app": "x"}});
-    let template = json!({"metadata": {"labels": {"app": "x"}, "annotations": {}}, "spec": {"restartPolicy": "OnFailure",
+}
+
+fn owned(kind: &str, by: &str) -> Value {
+    let mut metadata = named(kind);
+    metadata["ownerReferences"] = owner(by);
+    metadata
+}
+
+fn selector() -> Value {
+    json!({"matchLabels": {"app": "x"}})
+}
+
+fn template() -> Value {
+    json!({"metadata": {"labels": {"app": "x"}, "annotations": {}}, "spec": {"restartPolicy": "OnFailure",
         "containers": [{"name": "c", "ports": [{"name": "http", "containerPort": 80, "protocol": "TCP"}],
-            "resources": {"requests": {"cpu": "100m"}}}]}});
-    let counts = json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1,
+            "resources": {"requests": {"cpu": "100m"}}}]}})
+}
+
+fn counts() -> Value {
+    json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1,
         "terminatingReplicas": 0, "observedGeneration": 1, "collisionCount": 1, "currentRevision": "x-1", "conditions": [
             {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated",
-             "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
-    let spec = |more: Value| {
-        let mut spec = json!({"replicas": 2, "minReadySeconds": 5, "revisionHistoryLimit": 0, "progressDeadlineSeconds": 600,
-            "selector": selector, "template": template});
-        for (key, value) in more.as_object().unwrap() {
-            spec[key] = value.clone();
-        }
-        spec
-    };
-    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%", "partition": 1}});
-    let mut machine = node(
-        "n",
-        json!({"taints": [
-        {"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}], "unschedulable": false}),
-    );
-    machine["metadata"]["uid"] = json!("Node");
-    let ended = json!({"phase": "Running", "podIP": "127.1.8.1", "conditions": [
+             "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+}
+
+fn spec(more: &Value) -> Value {
+    let mut spec = json!({"replicas": 2, "minReadySeconds": 5, "revisionHistoryLimit": 0, "progressDeadlineSeconds": 600,
+        "selector": selector(), "template": template()});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn rolling() -> Value {
+    json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%", "partition": 1}})
+}
+
+fn pod(name: &str, by: &str, node: &str) -> Value {
+    let mut metadata = owned(name, by);
+    metadata["name"] = json!(name);
+    metadata["labels"]["pod-index"] = json!("0");
+    metadata["annotations"] = json!({"batch.kubernetes.io/job-completion-index": "0",
+        "controller.kubernetes.io/pod-deletion-cost": "1"});
+    json!({"metadata": metadata, "spec": {"nodeName": node, "priority": 1, "hostname": "h", "subdomain": "x",
+        "containers": template()["spec"]["containers"], "tolerations": [
+            {"key": "k", "operator": "Exists", "tolerationSeconds": 30}],
+        "topologySpreadConstraints": [{"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "minDomains": 2,
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector()}]},
+        "status": {"phase": "Running", "podIP": "127.1.8.1", "conditions": [
             {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-        "containerStatuses": [{"restartCount": 1, "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}}}]});
-    let pod = |name: &str, by: &str, node: &str| {
-        let mut metadata = owned(name, by);
-        metadata["name"] = json!(name);
-        metadata["labels"]["pod-index"] = json!("0");
-        metadata["annotations"] = json!({"batch.kubernetes.io/job-completion-index": "0",
-            "controller.kubernetes.io/pod-deletion-cost": "1"});
-        json!({"metadata": metadata, "spec": {"nodeName": node, "priority": 1, "hostname": "h", "subdomain": "x",
-            "containers": template["spec"]["containers"], "tolerations": [
-                {"key": "k", "operator": "Exists", "tolerationSeconds": 30}],
-            "topologySpreadConstraints": [{"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "minDomains": 2,
-                "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]}, "status": ended})
-    };
+        "containerStatuses": [{"restartCount": 1, "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}}}]}})
+}
+
+// === The objects ===
+
+fn nodes() -> Vec<(Known, Value)> {
+    let taints = json!([{"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]);
+    let mut machine = node("n", json!({"taints": taints, "unschedulable": false}));
+    machine["metadata"]["uid"] = json!("Node");
+    let lease = json!({"metadata": {"name": "n", "namespace": "kube-node-lease"},
+        "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}});
     vec![
         (Known::Node, machine),
-        (
-            Known::Lease,
-            json!({"metadata": {"name": "n", "namespace": "kube-node-lease"},
-            "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}),
-        ),
+        (Known::Lease, lease),
         (Known::Pod, pod("x-0", "StatefulSet", "n")),
         (Known::Pod, pod("j-0", "Job", "n")),
         (Known::Pod, pod("r-0", "ReplicaSet", "")),
-        (
-            Known::Service,
-            json!({"metadata": named("Service"), "spec": {"type": "LoadBalancer", "clusterIP": "127.1.4.1",
-            "selector": {"app": "x"}, "ports": [{"name": "w", "port": 80, "targetPort": "http", "protocol": "TCP"}]},
-            "status": {"loadBalancer": {"ingress": []}}}),
-        ),
-        (
-            Known::Endpoints,
-            json!({"metadata": named("Endpoints"), "subsets": [{"addresses": [{"ip": "127.1.8.1"}],
-            "ports": [{"name": "w", "port": 80, "protocol": "TCP"}]}]}),
-        ),
-        (
-            Known::EndpointSlice,
-            json!({"metadata": owned("EndpointSlice", "Service"), "addressType": "IPv4",
-            "endpoints": [{"addresses": ["127.1.8.1"]}], "ports": []}),
-        ),
-        (
-            Known::Deployment,
-            json!({"metadata": named("Deployment"), "spec": spec(json!({"strategy": rolling})),
-            "status": counts}),
-        ),
-        (
-            Known::ReplicaSet,
-            json!({"metadata": owned("ReplicaSet", "Deployment"), "spec": spec(json!({})),
-            "status": counts}),
-        ),
-        (
-            Known::ReplicaSet,
-            json!({"metadata": {"name": "old", "namespace": "a", "uid": "old", "labels": {"app": "x"},
-            "annotations": {"deployment.kubernetes.io/revision": "1", "deployment.kubernetes.io/desired-replicas": "1",
-                "deployment.kubernetes.io/max-replicas": "3"}, "ownerReferences": owner("Deployment")},
-            "spec": spec(json!({"replicas": 3, "template": {"metadata": {"labels": {"app": "x"}}}})), "status": counts}),
-        ),
-        (
-            Known::ReplicationController,
-            json!({"metadata": named("ReplicationController"),
-            "spec": spec(json!({"selector": {"app": "x"}})), "status": counts}),
-        ),
-        (
-            Known::DaemonSet,
-            json!({"metadata": named("DaemonSet"), "spec": spec(json!({"updateStrategy": rolling}))}),
-        ),
-        (
-            Known::StatefulSet,
-            json!({"metadata": named("StatefulSet"), "status": counts, "spec": spec(json!({
-            "updateStrategy": rolling, "podManagementPolicy": "Parallel", "serviceName": "x",
-            "ordinals": {"start": 0}, "volumeClaimTemplates": [{"metadata": {"name": "v"}}]}))}),
-        ),
-        (
-            Known::ControllerRevision,
-            json!({"metadata": owned("ControllerRevision", "StatefulSet"), "revision": 1,
-            "data": {"spec": {"template": template}}}),
-        ),
-        (
-            Known::Job,
-            json!({"metadata": named("Job"), "spec": spec(json!({"parallelism": 2, "completions": 3,
-            "backoffLimit": 1, "completionMode": "Indexed", "activeDeadlineSeconds": 100,
-            "ttlSecondsAfterFinished": 10})), "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": [
-                {"type": "Suspended", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
-        ),
-        (
-            Known::CronJob,
-            json!({"metadata": named("CronJob"), "spec": {"schedule": "*/5 * * * *", "timeZone": "UTC",
-            "startingDeadlineSeconds": 1000, "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1,
-            "jobTemplate": {"metadata": {"labels": {}, "annotations": {}}, "spec": {}}},
-            "status": {"lastScheduleTime": "2027-01-14T00:00:00Z", "active": [{"uid": "x"}]}}),
-        ),
-        (
-            Known::HorizontalPodAutoscaler,
-            json!({"metadata": named("HorizontalPodAutoscaler"), "spec": {
-            "minReplicas": 1, "maxReplicas": 10, "scaleTargetRef": {"kind": "Deployment", "name": "x"},
-            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}}],
-            "behavior": {"scaleUp": {"stabilizationWindowSeconds": 0, "policies": [
-                {"type": "Percent", "value": 100, "periodSeconds": 15}]}, "scaleDown": {"selectPolicy": "Max"}}},
-            "status": {"currentReplicas": 1, "conditions": [
-                {"type": "AbleToScale", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
-        ),
-        (
-            Known::PodDisruptionBudget,
-            json!({"metadata": named("PodDisruptionBudget"), "spec": {"minAvailable": "50%",
-            "maxUnavailable": 1, "selector": selector}, "status": {"disruptedPods": {"x-0": "2027-01-15T07:59:00Z"}}}),
-        ),
     ]
+}
+
+fn services() -> Vec<(Known, Value)> {
+    let service = json!({"metadata": named("Service"), "spec": {"type": "LoadBalancer", "clusterIP": "127.1.4.1",
+        "selector": {"app": "x"}, "ports": [{"name": "w", "port": 80, "targetPort": "http", "protocol": "TCP"}]},
+        "status": {"loadBalancer": {"ingress": []}}});
+    let endpoints = json!({"metadata": named("Endpoints"), "subsets": [{"addresses": [{"ip": "127.1.8.1"}],
+        "ports": [{"name": "w", "port": 80, "protocol": "TCP"}]}]});
+    let slice = json!({"metadata": owned("EndpointSlice", "Service"), "addressType": "IPv4",
+        "endpoints": [{"addresses": ["127.1.8.1"]}], "ports": []});
+    vec![(Known::Service, service), (Known::Endpoints, endpoints), (Known::EndpointSlice, slice)]
+}
+
+fn replicated() -> Vec<(Known, Value)> {
+    let deployment = json!({"metadata": named("Deployment"), "spec": spec(&json!({"strategy": rolling()})),
+        "status": counts()});
+    let set =
+        json!({"metadata": owned("ReplicaSet", "Deployment"), "spec": spec(&json!({})), "status": counts()});
+    let old = json!({"metadata": {"name": "old", "namespace": "a", "uid": "old", "labels": {"app": "x"},
+        "annotations": {"deployment.kubernetes.io/revision": "1", "deployment.kubernetes.io/desired-replicas": "1",
+            "deployment.kubernetes.io/max-replicas": "3"}, "ownerReferences": owner("Deployment")},
+        "spec": spec(&json!({"replicas": 3, "template": {"metadata": {"labels": {"app": "x"}}}})), "status": counts()});
+    let controller = json!({"metadata": named("ReplicationController"),
+        "spec": spec(&json!({"selector": {"app": "x"}})), "status": counts()});
+    vec![
+        (Known::Deployment, deployment),
+        (Known::ReplicaSet, set),
+        (Known::ReplicaSet, old),
+        (Known::ReplicationController, controller),
+    ]
+}
+
+fn numbered() -> Vec<(Known, Value)> {
+    let daemons =
+        json!({"metadata": named("DaemonSet"), "spec": spec(&json!({"updateStrategy": rolling()}))});
+    let set = json!({"metadata": named("StatefulSet"), "status": counts(), "spec": spec(&json!({
+        "updateStrategy": rolling(), "podManagementPolicy": "Parallel", "serviceName": "x",
+        "ordinals": {"start": 0}, "volumeClaimTemplates": [{"metadata": {"name": "v"}}]}))});
+    let revision = json!({"metadata": owned("ControllerRevision", "StatefulSet"), "revision": 1,
+        "data": {"spec": {"template": template()}}});
+    vec![(Known::DaemonSet, daemons), (Known::StatefulSet, set), (Known::ControllerRevision, revision)]
+}
+
+fn timed() -> Vec<(Known, Value)> {
+    let job = json!({"metadata": named("Job"), "spec": spec(&json!({"parallelism": 2, "completions": 3,
+        "backoffLimit": 1, "completionMode": "Indexed", "activeDeadlineSeconds": 100,
+        "ttlSecondsAfterFinished": 10})), "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": [
+            {"type": "Suspended", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    let cron = json!({"metadata": named("CronJob"), "spec": {"schedule": "*/5 * * * *", "timeZone": "UTC",
+        "startingDeadlineSeconds": 1000, "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1,
+        "jobTemplate": {"metadata": {"labels": {}, "annotations": {}}, "spec": {}}},
+        "status": {"lastScheduleTime": "2027-01-14T00:00:00Z", "active": [{"uid": "x"}]}});
+    vec![(Known::Job, job), (Known::CronJob, cron)]
+}
+
+fn policies() -> Vec<(Known, Value)> {
+    let autoscaler = json!({"metadata": named("HorizontalPodAutoscaler"), "spec": {
+        "minReplicas": 1, "maxReplicas": 10, "scaleTargetRef": {"kind": "Deployment", "name": "x"},
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}}],
+        "behavior": {"scaleUp": {"stabilizationWindowSeconds": 0, "policies": [
+            {"type": "Percent", "value": 100, "periodSeconds": 15}]}, "scaleDown": {"selectPolicy": "Max"}}},
+        "status": {"currentReplicas": 1, "conditions": [
+            {"type": "AbleToScale", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    let budget = json!({"metadata": named("PodDisruptionBudget"), "spec": {"minAvailable": "50%",
+        "maxUnavailable": 1, "selector": selector()}, "status": {"disruptedPods": {"x-0": "2027-01-15T07:59:00Z"}}});
+    vec![(Known::HorizontalPodAutoscaler, autoscaler), (Known::PodDisruptionBudget, budget)]
 }
 
 /// Every place in an object but its root, by JSON pointer.

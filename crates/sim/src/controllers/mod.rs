@@ -17,6 +17,7 @@
 
 pub mod action;
 pub mod autoscaler;
+pub mod conditions;
 mod cronjob;
 mod daemonset;
 pub mod deployment;
@@ -24,7 +25,7 @@ mod disruption;
 pub mod driver;
 mod endpoints;
 pub mod endpointslice;
-mod events;
+pub(crate) mod events;
 mod eviction;
 #[cfg(test)]
 mod hostile;

@@ -20,22 +20,26 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_api::meta;
-use landfall_apiserver::api::{Api, rfc3339};
-use landfall_runtime::clock;
+use landfall_apiserver::api::Api;
 use landfall_runtime::tasks::Tasks;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::agent::objects::{Change, Client};
+use crate::controllers::action::Note;
+use crate::controllers::events::{Recorder, Source};
 use crate::gate::{Faults, Gate};
 use crate::listen;
+use crate::luck::Luck;
 use choose::Chooser;
 use plan::{Door, Protocol, Target};
 use tcp::Shared;
 
 /// Connections of one member at once.
 const CONNECTIONS_MAX: usize = 16_384;
+
+/// How many different events are remembered for counting.
+const EVENTS_KEPT_MAX: usize = 64;
 
 /// When opening a door that could not be opened is tried again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -45,6 +49,8 @@ const RETRY: Duration = Duration::from_secs(2);
 pub struct Config {
     /// Names and addresses of nodes, for node ports.
     pub nodes: Vec<(String, Ipv4Addr)>,
+    /// What names of events are made from.
+    pub luck: Arc<Luck>,
 }
 
 /// The running forwarder of a member.
@@ -87,6 +93,7 @@ async fn run(client: Client, shared: Shared, config: Config) {
     let mut open: BTreeMap<Door, Open> = BTreeMap::new();
     let mut wanted = BTreeMap::new();
     let mut failed = false;
+    let mut recorder = Recorder::new(EVENTS_KEPT_MAX);
     loop {
         tokio::select! {
             changes = follow.next() => {
@@ -103,8 +110,8 @@ async fn run(client: Client, shared: Shared, config: Config) {
         let now = faults.borrow_and_update().clone();
         let settled = settle(&shared, &mut open, &wanted, &now, &config);
         failed = settled.failed;
-        for (service, event) in settled.moved {
-            tell_moved(&client, &objects, &service, event).await;
+        for moved in settled.moved {
+            tell_moved(&client, &mut recorder, &objects, moved, &config.luck).await;
         }
     }
 }
@@ -190,21 +197,17 @@ fn place(door: Door, wanted: &BTreeMap<Door, Target>) -> SocketAddr {
 }
 
 /// Says at a Service where its load balancer listens.
-async fn tell_moved(client: &Client, objects: &BTreeMap<Arc<str>, Arc<Value>>, service: &str, why: String) {
+async fn tell_moved(
+    client: &Client,
+    recorder: &mut Recorder,
+    objects: &BTreeMap<Arc<str>, Arc<Value>>,
+    (service, why): (String, String),
+    luck: &Luck,
+) {
     let Some(object) = objects.get(format!("core/services/{service}").as_str()) else { return };
-    let (namespace, name) = (meta::namespace(object), meta::name(object));
-    let now = rfc3339(clock::epoch_s());
-    let event = json!({
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": {"name": format!("{name}.{:x}", clock::since_epoch().as_nanos()), "namespace": namespace},
-        "involvedObject": {"apiVersion": "v1", "kind": "Service", "namespace": namespace, "name": name,
-            "uid": meta::uid(object)},
-        "type": "Warning", "reason": "PortMoved", "message": why, "count": 1,
-        "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "service-controller"},
-    });
-    if let Err(error) = client.create("", "events", event).await {
-        tracing::debug!(service, error = %error.message, "an event is lost");
-    }
+    let Ok(api) = client.reachable() else { return };
+    let source = Source { component: "service-controller", host: "" };
+    recorder.tell(api, &Note::warning(object, "PortMoved", why), source, luck).await;
 }
 
 /// Whether a fault has taken the address of a door away.

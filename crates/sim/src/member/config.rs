@@ -126,7 +126,7 @@ pub struct Settings {
     /// What names and uids are made from.
     pub luck: Arc<Luck>,
     /// What names of events are made from; there are many.
-    pub event_luck: Luck,
+    pub event_luck: Arc<Luck>,
     /// How much CPU its pods use, as the world reports it.
     pub loads: Arc<Loads>,
     /// What autoscalers remember.
@@ -138,7 +138,7 @@ impl Settings {
     pub fn new(name: &str, block: Block, timings: Timings, seed: u64) -> Self {
         let (loads, scaling) = (Arc::default(), Memory::default());
         let luck = Arc::new(Luck::new(seed));
-        let event_luck = luck.child("events");
+        let event_luck = Arc::new(luck.child("events"));
         Self { name: name.into(), block, timings, luck, event_luck, loads, scaling }
     }
 }

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::controllers::action::{Action, Deed, Note, Plan};
 use crate::controllers::read::{condition, created, int, items, set, text, time_text};
-use crate::controllers::{Context, Controller, pods};
+use crate::controllers::{Context, Controller, conditions, pods};
 use crate::view::Known;
 use filters::Refusal;
 use resources::Amounts;
@@ -145,7 +145,7 @@ fn bind(context: &Context<'_>, pod: &Value, node: &Value, plan: &mut Plan) {
         "type": "PodScheduled", "status": "True", "lastProbeTime": null,
         "lastTransitionTime": time_text(context.now), "observedGeneration": meta::generation(pod),
     });
-    let conditions = with_condition(pod, &scheduled);
+    let conditions = with_condition(pod, scheduled);
     let place = format!("{}/{}", meta::namespace(pod), meta::name(pod));
     let name = meta::name(node);
     let note = Note::normal(pod, "Scheduled", format!("Successfully assigned {place} to {name}"));
@@ -160,19 +160,19 @@ fn refuse(context: &Context<'_>, pod: &Value, why: &str, plan: &mut Plan) {
     if before.is_some_and(|c| text(c, "/message") == why && text(c, "/status") == "False") {
         return;
     }
-    let since = before.filter(|c| text(c, "/status") == "False").map(|c| c["lastTransitionTime"].clone());
     let unscheduled = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why,
-        "lastProbeTime": null, "lastTransitionTime": since.unwrap_or_else(|| json!(time_text(context.now))),
+        "lastProbeTime": null, "lastTransitionTime": time_text(context.now),
         "observedGeneration": meta::generation(pod),
     });
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
-    set(&mut status, &["conditions"], with_condition(pod, &unscheduled));
+    set(&mut status, &["conditions"], with_condition(pod, unscheduled));
     let note = Note::warning(pod, "FailedScheduling", why);
     plan.act(Action::on(Known::Pod, pod, Deed::Status(status), why).noting(note));
 }
 
-fn with_condition(pod: &Value, new: &Value) -> Value {
-    let others = items(pod, "/status/conditions").iter().filter(|c| c["type"] != new["type"]).cloned();
-    others.chain([new.clone()]).collect()
+fn with_condition(pod: &Value, new: Value) -> Value {
+    let mut all = items(pod, "/status/conditions").to_vec();
+    conditions::put(&mut all, new);
+    all.into()
 }

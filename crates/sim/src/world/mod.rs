@@ -219,7 +219,7 @@ impl Site {
         })
         .await?;
         let agents = agents(config, &claim, &member, programs);
-        let doors = forward::Config { nodes: agents.node_addresses() };
+        let doors = forward::Config { nodes: agents.node_addresses(), luck: agents.luck.clone() };
         let agent = Arc::new(agent::start(member.api(), gate.clone(), agents));
         let forwarder = forward::start(member.api(), gate.clone(), doors);
         let at = SocketAddr::from((claim.block().backbone(), API_PORT));
@@ -292,6 +292,7 @@ fn agents(config: &ClusterConfig, claim: &Claim, member: &Member, programs: Prog
     agent::Config {
         programs,
         pace,
+        luck: member.settings().event_luck.clone(),
         ..agent::Config::new(config.name.clone(), claim.block(), member.nodes().to_vec())
     }
 }

@@ -6,7 +6,10 @@ use landfall_runtime::clock;
 use serde_json::Value;
 
 use super::Pod;
+use crate::agent::objects::KUBELET;
 use crate::agent::status::{self, is_over};
+use crate::controllers::action::Note;
+use crate::controllers::events::Source;
 
 impl Pod {
     pub(super) async fn event(
@@ -17,8 +20,13 @@ impl Pod {
         message: String,
     ) {
         if self.context.config.events && !self.lost() {
-            let (client, about) = (&self.context.client, (reason, container));
-            self.events.record(client, &self.node, &self.object, kind, about, message).await;
+            let Ok(api) = self.context.client.reachable() else { return };
+            let mut note = Note { warning: kind == "Warning", ..Note::normal(&self.object, reason, message) };
+            if !container.is_empty() {
+                note.about.field = format!("spec.containers{{{container}}}");
+            }
+            let source = Source { component: KUBELET, host: &self.node };
+            self.events.tell(api, &note, source, &self.context.config.luck).await;
         }
     }
 

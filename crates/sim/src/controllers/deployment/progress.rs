@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::replicasets::{REVISION, revision};
 use super::{Sets, available, max_unavailable};
 use crate::controllers::action::{Action, Deed, Plan};
+use crate::controllers::conditions;
 use crate::controllers::read::{
     Millis, count, int, items, omit_empty, parse_time, replicas, text, time_text,
 };
@@ -109,12 +110,7 @@ impl Progress {
             let message = format!("{what} has successfully progressed.");
             self.set("Progressing", "True", "NewReplicaSetAvailable", &message);
         } else if has_moved(sets.deployment, &now) {
-            let since = self.progressing().filter(|c| text(c, "/status") == "True").cloned();
-            self.conditions.retain(|c| text(c, "/type") != "Progressing");
-            self.set("Progressing", "True", "ReplicaSetUpdated", &format!("{what} is progressing."));
-            if let (Some(since), Some(condition)) = (since, self.conditions.last_mut()) {
-                condition["lastTransitionTime"] = since["lastTransitionTime"].clone();
-            }
+            self.renew("Progressing", "True", "ReplicaSetUpdated", &format!("{what} is progressing."));
         } else if !matches!(reason.as_str(), "" | "NewReplicaSetAvailable" | "DeploymentPaused") {
             let last = self.progressing().map_or("", |c| text(c, "/lastUpdateTime"));
             let due = parse_time(last).unwrap_or(self.now).saturating_add(deadline_s.saturating_mul(1000));
@@ -176,22 +172,22 @@ impl Progress {
 
     /// Sets a condition. One that says the same already is left alone, times included.
     fn set(&mut self, ty: &str, status: &str, reason: &str, message: &str) {
-        let now = time_text(self.now);
-        let mut since = json!(now);
-        if let Some(at) = self.conditions.iter().position(|c| text(c, "/type") == ty) {
-            let before = &self.conditions[at];
-            if text(before, "/status") == status && text(before, "/reason") == reason {
-                return;
-            }
-            if text(before, "/status") == status {
-                since = before["lastTransitionTime"].clone();
-            }
-            self.conditions.remove(at);
+        let same = |c: &Value| {
+            text(c, "/type") == ty && text(c, "/status") == status && text(c, "/reason") == reason
+        };
+        if !self.conditions.iter().any(same) {
+            self.renew(ty, status, reason, message);
         }
-        self.conditions.push(json!({
+    }
+
+    /// Sets a condition, which is news whatever it says.
+    fn renew(&mut self, ty: &str, status: &str, reason: &str, message: &str) {
+        let now = time_text(self.now);
+        let fresh = json!({
             "type": ty, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": since, "lastUpdateTime": now,
-        }));
+            "lastTransitionTime": now, "lastUpdateTime": now,
+        });
+        conditions::put_last(&mut self.conditions, fresh);
     }
 }
 

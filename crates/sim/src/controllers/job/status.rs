@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Counts, failed, indexes, is_indexed, succeeded};
 use crate::controllers::action::{Note, Plan};
 use crate::controllers::read::{condition_true, items, omit_empty, text, time_text};
-use crate::controllers::{Context, pods};
+use crate::controllers::{Context, conditions, pods};
 use crate::view::Known;
 
 /// Why Jobs fail, as events say it.
@@ -81,11 +81,11 @@ impl<'a> Status<'a> {
         if self.conditions.iter().any(same) {
             return;
         }
-        self.conditions.retain(|c| text(c, "/type") != ty);
-        self.conditions.push(json!({
+        let fresh = json!({
             "type": ty, "status": status, "reason": reason, "message": message,
             "lastProbeTime": self.now, "lastTransitionTime": self.now,
-        }));
+        });
+        conditions::put_last(&mut self.conditions, fresh);
     }
 
     /// Writes it if it is not so already.
