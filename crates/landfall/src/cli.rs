@@ -74,7 +74,7 @@ Examples:
   landfall hub --data-dir ./hub
   kubectl --kubeconfig ./hub/admin.kubeconfig get namespaces
 
-  # Two hubs that share one etcd (copy ./hub-a/secrets.key and ./hub-a/pki/{ca.crt,ca.key,sa.key} to ./hub-b first)
+  # Two hubs that share one etcd (first copy secrets.key and pki/{ca.crt,ca.key,sa.key} from ./hub-a to ./hub-b)
   landfall hub --data-dir ./hub-a --listen 127.0.0.1:6443 --etcd http://127.0.0.1:2379
   landfall hub --data-dir ./hub-b --listen 127.0.0.1:6444 --etcd http://127.0.0.1:2379";
 

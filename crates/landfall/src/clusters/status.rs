@@ -14,6 +14,8 @@ use super::options::StatusOptions;
 use crate::basics::table::align;
 use crate::say::print;
 
+/// How much of a reason is shown; `kubectl describe` shows it all.
+const WHY_CHARS_MAX: usize = 100;
 /// Most shards that are listed one by one.
 const LISTED_MAX: usize = 40;
 
@@ -110,7 +112,11 @@ fn trouble_rows(troubles: &[(&Arc<Row>, &Line)]) -> Vec<Vec<String>> {
     let mut rows = vec![row(["NOT AS IT SHOULD BE", "CLUSTER", "STATE", "WHY"])];
     for (kind, line) in troubles.iter().take(LISTED_MAX) {
         let object = format!("{}/{}", kind.plural, line.object);
-        let why = if line.why.is_empty() { "-" } else { &line.why };
+        let mut why: String = line.why.chars().take(WHY_CHARS_MAX).collect();
+        if why.len() < line.why.len() {
+            why.push('…');
+        }
+        let why = if why.is_empty() { "-" } else { &why };
         rows.push(row([object.as_str(), &line.cluster, line.state, why]));
     }
     rows

@@ -6,8 +6,8 @@ use landfall_api::names::dns1123_subdomain;
 use landfall_api::rules::read::{child, list, text};
 use serde_json::{Map, Value, json};
 
-use super::Picture;
 use super::conditions::Conditions;
+use super::{MEMBERS_REACHABLE, Picture};
 
 /// The status of a Service: the federation's host name, then the members' addresses.
 pub(super) fn service(picture: &Picture<'_>, status: &mut Map<String, Value>) {
@@ -20,6 +20,8 @@ pub(super) fn service(picture: &Picture<'_>, status: &mut Map<String, Value>) {
     let mut conditions = Conditions::of(picture);
     if balanced {
         conditions.reachable("its addresses are left out");
+    } else {
+        conditions.put(MEMBERS_REACHABLE, None);
     }
     conditions.write(status);
 }

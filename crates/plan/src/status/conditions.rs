@@ -104,19 +104,12 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Says who does not answer, and what that does to the numbers.
+    /// Says who does not answer, and what that does to the numbers; nothing while all answer.
     pub(super) fn reachable(&mut self, consequence: &str) {
         let offline = self.picture.offline();
-        if offline.is_empty() && !self.has(MEMBERS_REACHABLE) {
-            return;
-        }
-        let said = if offline.is_empty() {
-            Said::new("True", "MembersReachable", "all clusters with a shard answer")
-        } else {
-            let message = format!("{} offline: {consequence}", are(&offline));
-            Said::new("False", "MembersOffline", message)
-        };
-        self.put(MEMBERS_REACHABLE, Some(said));
+        let message = || format!("{} offline: {consequence}", are(&offline));
+        let said = (!offline.is_empty()).then(|| Said::new("False", "MembersOffline", message()));
+        self.put(MEMBERS_REACHABLE, said);
     }
 
     /// Puts the conditions into a status.

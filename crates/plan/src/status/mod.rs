@@ -22,7 +22,7 @@ mod workloads;
 
 pub use conditions::set_condition;
 
-/// The condition that tells whose numbers are old. It is there once a member has been offline.
+/// The condition that tells whose numbers are old. It is there, and `False`, while a member is offline.
 pub const MEMBERS_REACHABLE: &str = "MembersReachable";
 
 /// One shard, as last seen in its member.
