@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::action::{Action, Deed, Plan, fnv, safe_number};
-use super::read::{controller_reference, int, set};
+use super::read::{controller_reference, int, set, text};
 use crate::view::Known;
 
-/// The label of pods and revisions with a template's hash.
+/// The label of pods, and of a DaemonSet's revisions, with a template's hash.
 pub(super) const HASH: &str = "controller-revision-hash";
+/// The same for the revisions of a StatefulSet.
+const STATEFUL_HASH: &str = "controller.kubernetes.io/hash";
 
 /// The revisions of one owner.
 pub(super) struct Revisions<'a> {
@@ -41,7 +43,8 @@ impl<'a> Revisions<'a> {
             None => {
                 set(&mut template, &["$patch"], json!("replace"));
                 let mut labels = owner.pointer("/spec/template/metadata/labels").cloned().unwrap_or_default();
-                set(&mut labels, &[HASH], json!(hash));
+                let stateful = text(owner, "/kind") == "StatefulSet";
+                set(&mut labels, &[if stateful { STATEFUL_HASH } else { HASH }], json!(hash));
                 let revision = json!({
                     "apiVersion": "apps/v1", "kind": "ControllerRevision",
                     "metadata": {"name": name, "namespace": meta::namespace(owner), "labels": labels,
@@ -67,7 +70,7 @@ impl<'a> Revisions<'a> {
         let limit = owner.pointer("/spec/revisionHistoryLimit").and_then(Value::as_i64).unwrap_or(10);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let used = |revision: &&&Arc<Value>| {
-            let hash = meta::label(revision, HASH).unwrap_or("");
+            let hash = [HASH, STATEFUL_HASH].iter().find_map(|key| meta::label(revision, key)).unwrap_or("");
             hash == self.hash || in_use.contains(hash) || in_use.contains(meta::name(revision))
         };
         let unused: Vec<_> = self.all.iter().filter(|revision| !used(revision)).collect();

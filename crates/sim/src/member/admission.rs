@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_api::field::{ErrorList, Path};
-use landfall_api::{Kind, Status, meta, rules};
+use landfall_api::{Kind, Reason, Status, meta, rules};
 use landfall_apiserver::admission::Admission;
 use landfall_apiserver::keys;
 use landfall_store::Snapshot;
@@ -95,6 +95,7 @@ impl MemberAdmission {
         self.allocate_address(service, &taken, &mut next, &mut errors);
         if matches!(text(service, "/spec/type"), "NodePort" | "LoadBalancer") {
             allocate_ports(service, &taken, &mut next, &mut errors);
+            allocate_health_check(service, &taken, &mut next)?;
         }
         if errors.is_empty() { Ok(()) } else { Err(rules::refuse(kind, service, &errors)) }
     }
@@ -190,20 +191,59 @@ fn allocate_ports(service: &mut Value, taken: &Taken, next: &mut Next, errors: &
             own.insert(key);
             continue;
         }
-        let size = NODE_PORTS.1 - NODE_PORTS.0 + 1;
-        let free =
-            (0..size).map(|step| NODE_PORTS.0 + (next.port - NODE_PORTS.0 + step) % size).find(|number| {
-                let held = |set: &BTreeSet<(i64, String)>| set.iter().any(|(port, _)| port == number);
-                !held(&taken.ports) && !held(&own)
-            });
-        let Some(free) = free else {
+        let Some(free) = free_port(taken, &own, next) else {
             errors.invalid(&Path::new(&here), 0, "failed to allocate a nodePort: range is full");
             return;
         };
-        next.port = free + 1;
         own.insert((free, protocol));
         port["nodePort"] = json!(free);
     }
+}
+
+/// The next port of nodes that nobody holds, for any protocol.
+fn free_port(taken: &Taken, own: &BTreeSet<(i64, String)>, next: &mut Next) -> Option<i64> {
+    let size = NODE_PORTS.1 - NODE_PORTS.0 + 1;
+    let mut numbers = (0..size).map(|step| NODE_PORTS.0 + (next.port - NODE_PORTS.0 + step) % size);
+    let held = |set: &BTreeSet<(i64, String)>, number: i64| set.iter().any(|(port, _)| *port == number);
+    let free = numbers.find(|number| !held(&taken.ports, *number) && !held(own, *number))?;
+    next.port = free + 1;
+    Some(free)
+}
+
+/// A load balancer that goes only to nodes with endpoints asks the nodes at a port of its own.
+fn allocate_health_check(service: &mut Value, taken: &Taken, next: &mut Next) -> Result<(), Status> {
+    let balancer = text(service, "/spec/type") == "LoadBalancer";
+    if !balancer || text(service, "/spec/externalTrafficPolicy") != "Local" {
+        return Ok(());
+    }
+    let own = ports_of(service);
+    let wanted = int(service, "/spec/healthCheckNodePort");
+    if wanted != 0 {
+        let why = if !(NODE_PORTS.0..=NODE_PORTS.1).contains(&wanted) {
+            format!(
+                "provided port is not in the valid range. The range of valid ports is {}-{}",
+                NODE_PORTS.0, NODE_PORTS.1
+            )
+        } else if taken.ports.contains(&(wanted, "TCP".to_owned())) {
+            "provided port is already allocated".to_owned()
+        } else {
+            return Ok(());
+        };
+        let message = format!("failed to allocate requested HealthCheck NodePort {wanted}: {why}");
+        // Kubernetes has no reason for this one.
+        return Err(Status::new(Reason::Unknown, message));
+    }
+    let full = || Status::new(Reason::Unknown, "failed to allocate a HealthCheck NodePort 0: range is full");
+    let free = free_port(taken, &own, next).ok_or_else(full)?;
+    meta::child_mut(service, "spec").insert("healthCheckNodePort".into(), json!(free));
+    Ok(())
+}
+
+/// The ports of nodes that a Service holds, its health check's included, each with its protocol.
+fn ports_of(service: &Value) -> BTreeSet<(i64, String)> {
+    let ports = items(service, "/spec/ports").iter();
+    let ports = ports.map(|port| (int(port, "/nodePort"), text(port, "/protocol").to_owned()));
+    ports.chain([(int(service, "/spec/healthCheckNodePort"), "TCP".to_owned())]).collect()
 }
 
 /// What all Services but this one hold.
@@ -216,9 +256,7 @@ fn taken(state: &Snapshot, service: &Value) -> Taken {
         }
         let Ok(other) = serde_json::from_slice::<Value>(&entry.value) else { continue };
         taken.addresses.insert(text(&other, "/spec/clusterIP").to_owned());
-        for port in items(&other, "/spec/ports") {
-            taken.ports.insert((int(port, "/nodePort"), text(port, "/protocol").to_owned()));
-        }
+        taken.ports.extend(ports_of(&other));
     }
     taken
 }
@@ -349,6 +387,23 @@ mod tests {
         without["allocateLoadBalancerNodePorts"] = json!(false);
         let without = desk.create("without", without).await.unwrap();
         assert_eq!(int(&without, "/ports/0/nodePort"), 0);
+        desk.store.close().await;
+    }
+
+    #[tokio::test]
+    async fn load_balancers_that_stay_local_get_a_port_to_be_asked_at() {
+        let desk = Desk::new();
+        let local = |port: i64| {
+            json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port,
+                "ports": [{"port": 80, "protocol": "TCP"}]})
+        };
+        let first = desk.create("first", local(0)).await.unwrap();
+        assert_eq!((int(&first, "/ports/0/nodePort"), int(&first, "/healthCheckNodePort")), (30_000, 30_001));
+        assert_eq!(int(&desk.create("asks", local(30_500)).await.unwrap(), "/healthCheckNodePort"), 30_500);
+        let said = desk.create("taken", local(30_001)).await.unwrap_err();
+        let want =
+            "failed to allocate requested HealthCheck NodePort 30001: provided port is already allocated";
+        assert_eq!(said, want);
         desk.store.close().await;
     }
 

@@ -10,6 +10,7 @@ use crate::agent::objects::KUBELET;
 use crate::agent::status::{self, is_over};
 use crate::controllers::action::Note;
 use crate::controllers::events::Source;
+use crate::controllers::read::items;
 
 impl Pod {
     pub(super) async fn event(
@@ -23,7 +24,10 @@ impl Pod {
             let Ok(api) = self.context.client.reachable() else { return };
             let mut note = Note { warning: kind == "Warning", ..Note::normal(&self.object, reason, message) };
             if !container.is_empty() {
-                note.about.field = format!("spec.containers{{{container}}}");
+                let first = items(&self.object, "/spec/initContainers");
+                let is_first = first.iter().any(|c| c["name"] == container);
+                let list = if is_first { "initContainers" } else { "containers" };
+                note.about.field = format!("spec.{list}{{{container}}}");
             }
             let source = Source { component: KUBELET, host: &self.node };
             self.events.tell(api, &note, source, &self.context.config.luck).await;

@@ -47,10 +47,16 @@ impl<'a> Status<'a> {
         }
         let conditions = items(job, "/status/conditions").to_vec();
         let mut this = Self { job, now, conditions, status, note: None };
-        if suspended {
-            this.set("Suspended", "True", "JobSuspended", "Job suspended");
-        } else if condition_true(job, "Suspended") {
-            this.set("Suspended", "False", "JobResumed", "Job resumed");
+        match (suspended, condition_true(job, "Suspended")) {
+            (true, false) => {
+                this.set("Suspended", "True", "JobSuspended", "Job suspended");
+                this.note = Some(Note::normal(job, "Suspended", "Job suspended"));
+            }
+            (false, true) => {
+                this.set("Suspended", "False", "JobResumed", "Job resumed");
+                this.note = Some(Note::normal(job, "Resumed", "Job resumed"));
+            }
+            (true, true) | (false, false) => {}
         }
         this
     }
