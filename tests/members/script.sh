@@ -48,6 +48,8 @@ rolled_out() { k rollout status "$1" --timeout=$patience | tail -n 1; }
 count() { wc -l | tr -d ' '; }
 pods() { k get pods -l "app=$1" -o name | sed 's/^pod.//' | sort; }
 pod_count() { pods "$1" | count; }
+# What kubectl shows as the status of a pod.
+status_of() { k get pod "$1" --no-headers | awk '{print $3}'; }
 # What was told about objects: told KIND NAMES (a pattern) REASONS (a pattern)
 told() {
     k get events --field-selector "involvedObject.kind=$1" --no-headers \
@@ -56,7 +58,7 @@ told() {
 }
 # A request to the load balancer, asked again while that is being set up.
 ask() {
-    curl -sS --fail --noproxy '*' --max-time 5 --retry 20 --retry-delay 1 --retry-all-errors "http://$address:8080$1"
+    curl -sS --fail --noproxy '*' --max-time 5 --retry 20 --retry-delay 1 --retry-all-errors "http://$address:$port$1"
 }
 # The fields of an answer, one on a line.
 fields() { tr ',' '\n' | tr -d '{} "'; }
@@ -88,7 +90,7 @@ k apply -f web.yaml -f others.yaml
 for object in deployment/web daemonset/agent statefulset/store; do rolled_out $object; done
 k wait --for=condition=Complete job/hello --timeout=$patience
 k wait --for=condition=Failed job/failing --timeout=$patience
-k wait --for='jsonpath={.status.loadBalancer.ingress[0].ip}' service/web-public --timeout=$patience
+k wait --for='jsonpath={.status.loadBalancer.ingress[0].ip}' service/web-public service/web-local --timeout=$patience
 
 step 'kubectl get shows them'
 k get deployments,statefulsets,daemonsets,services | normal
@@ -106,7 +108,7 @@ told Pod store-0 'Pulled|Created|Started'
 told StatefulSet store '.*'
 told DaemonSet agent '.*'
 told Deployment web '.*'
-told Job '' '.*'
+told Job '(hello|failing)' '.*'
 
 step 'endpoint slices list them'
 for service in web web-public store; do
@@ -116,9 +118,15 @@ for service in web web-public store; do
 done
 
 step 'the load balancer answers from all of them'
-address=$(field service/web-public '.status.loadBalancer.ingress[0].ip')
+address=$(field service/web-public '.status.loadBalancer.ingress[0].ip') port=8080
 until_is 'all pods of web, and nobody else' just_pods web answering
 ask '/where?it=is' | fields | grep -E '^(cluster|namespace|path|method|query)' | sort | normal
+
+step 'so does one that stays on the nodes with pods'
+[ "$(field service/web-local .spec.healthCheckNodePort)" -ge 30000 ] && echo 'nodes can be asked about it'
+address=$(field service/web-local '.status.loadBalancer.ingress[0].ip') port=8081
+ask / | fields | grep -c '^pod:web-'
+address=$(field service/web-public '.status.loadBalancer.ingress[0].ip') port=8080
 
 step 'logs'
 ask /find-me-in-the-log >/dev/null
@@ -126,6 +134,12 @@ found_in_logs() { k logs -l app=web --tail=-1 | grep -c find-me-in-the-log; }
 until_is 1 found_in_logs
 k logs job/failing
 k logs -l batch.kubernetes.io/job-name=hello --prefix | normal
+
+step 'a job that rests until it is told'
+show job/resting 'TYPE:.status.conditions[*].type,STATUS:.status.conditions[*].status,REASON:.status.conditions[*].reason'
+k patch job resting -p '{"spec":{"suspend":false}}'
+k wait --for=condition=Complete job/resting --timeout=$patience
+told Job resting '.*'
 
 step 'scaled up and down'
 k scale deployment/web --replicas=5
@@ -178,6 +192,7 @@ until_is 'web Normal SuccessfulRescale New size: 3; reason: Current number of re
 k delete hpa web
 
 step 'ill pods say what ails them'
+until_is Init:CrashLoopBackOff status_of begins
 for pod in restarted crashing; do
     until_is CrashLoopBackOff field pod/$pod '.status.containerStatuses[0].state.waiting.reason'
     field pod/$pod '.status.containerStatuses[0].lastState.terminated.exitCode' && echo
@@ -185,6 +200,8 @@ done
 k get pod unready nowhere huge | normal
 field pod/unready '.status.conditions[?(@.type=="Ready")].message' && echo
 k logs crashing
+k get events --field-selector involvedObject.name=begins,reason=BackOff --no-headers \
+    -o 'custom-columns=:.involvedObject.fieldPath,:.message' | normal
 for pod in unready restarted crashing nowhere huge; do
     told Pod $pod 'Unhealthy|Killing|BackOff|FailedScheduling'
 done
