@@ -38,7 +38,7 @@ fn write(status: &mut Map<String, Value>, addresses: &[Value]) {
 
 /// Addresses in members that answer; what is no address is left out.
 fn members(picture: &Picture<'_>) -> impl Iterator<Item = Value> {
-    let of = |shard: &super::Shard<'_>| list(child(shard.status(), "loadBalancer"), "ingress").to_vec();
+    let of = |shard: &super::Seen<'_>| list(child(shard.status, "loadBalancer"), "ingress").to_vec();
     let right = |one: &Value| {
         let (ip, host) = (text(one, "ip"), text(one, "hostname"));
         let known = !ip.is_empty() || !host.is_empty();

@@ -21,7 +21,7 @@ const METRICS_MAX: usize = 100;
 pub(super) fn autoscaler(picture: &Picture<'_>, status: &mut Map<String, Value>) {
     add_up(picture, REPLICAS, status);
     picture.observe(status);
-    let last = picture.shards.iter().filter_map(|shard| time(shard.status(), "lastScaleTime")).max();
+    let last = picture.shards.iter().filter_map(|shard| time(shard.status, "lastScaleTime")).max();
     super::set(status, "lastScaleTime", last.max(time(picture.before(), "lastScaleTime")));
     let metrics = metrics(picture);
     // Kubernetes writes `null` here when there are none.
@@ -54,8 +54,8 @@ fn metrics(picture: &Picture<'_>) -> Vec<Value> {
     let mut means: Vec<Mean> = Vec::new();
     for shard in picture.live() {
         // A cluster without replicas tells of none.
-        let weight = i128::from(int(shard.status(), "currentReplicas").clamp(0, i64::from(i32::MAX)));
-        for metric in list(shard.status(), "currentMetrics").iter().filter(|_| weight > 0) {
+        let weight = i128::from(int(shard.status, "currentReplicas").clamp(0, i64::from(i32::MAX)));
+        for metric in list(shard.status, "currentMetrics").iter().filter(|_| weight > 0) {
             let Some((about, current)) = split(metric) else { continue };
             if !means.iter().any(|mean| mean.about == about) && means.len() < METRICS_MAX {
                 means.push(Mean { about: about.clone(), numbers: Vec::new() });

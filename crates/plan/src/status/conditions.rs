@@ -3,7 +3,7 @@
 use landfall_api::rules::read::{list, text};
 use serde_json::{Map, Value, json};
 
-use super::{MEMBERS_REACHABLE, Picture, Shard};
+use super::{MEMBERS_REACHABLE, Picture, Seen};
 
 /// How many clusters a message names before it only counts them.
 const NAMED_MAX: usize = 5;
@@ -127,18 +127,18 @@ impl Said {
 }
 
 /// Live shards whose condition has this status.
-pub(super) fn with<'p, 'a>(picture: &'p Picture<'a>, kind: &str, status: &str) -> Vec<&'p Shard<'a>> {
+pub(super) fn with<'p, 'a>(picture: &'p Picture<'a>, kind: &str, status: &str) -> Vec<&'p Seen<'a>> {
     picture.live().filter(|shard| text(shard.condition(kind), "status") == status).collect()
 }
 
 /// The first reason that one of the shards gives, if any.
-pub(super) fn reason<'a>(shards: &[&Shard<'a>], kind: &str) -> Option<&'a str> {
+pub(super) fn reason<'a>(shards: &[&Seen<'a>], kind: &str) -> Option<&'a str> {
     shards.iter().map(|shard| text(shard.condition(kind), "reason")).find(|reason| !reason.is_empty())
 }
 
 /// What shards say in a condition, each with the name of its cluster.
-pub(super) fn quote(shards: &[&Shard<'_>], kind: &str) -> String {
-    let one = |shard: &&Shard<'_>| {
+pub(super) fn quote(shards: &[&Seen<'_>], kind: &str) -> String {
+    let one = |shard: &&Seen<'_>| {
         let message = text(shard.condition(kind), "message");
         let message = if message.is_empty() { text(shard.condition(kind), "reason") } else { message };
         let message: String = message.chars().take(QUOTED_CHARS_MAX).collect();
@@ -165,26 +165,31 @@ pub(super) fn are(clusters: &[&str]) -> String {
 /// Joins a condition that is good when it holds: any shard's `False` makes it `False`, all shards' `True` make it
 /// `True`. None while no shard has it.
 pub(super) fn join(picture: &Picture<'_>, kind: &str, reason_false: &str, good: Said) -> Option<Said> {
-    let no = with(picture, kind, "False");
+    let (mut no, mut other, mut yes) = (Vec::new(), Vec::new(), 0);
+    for shard in picture.live() {
+        match text(shard.condition(kind), "status") {
+            "True" => yes += 1,
+            "False" => no.push(shard),
+            _ => other.push(shard),
+        }
+    }
     if !no.is_empty() {
         let reason = reason(&no, kind).unwrap_or(reason_false).to_owned();
         return Some(Said { status: "False", reason, message: quote(&no, kind) });
     }
-    let (live, yes) = (picture.live().count(), with(picture, kind, "True").len());
-    if yes == live && live > 0 {
+    if other.is_empty() && yes > 0 {
         return Some(good);
     }
     let known = yes > 0 || !find(list(picture.before(), "conditions"), kind).is_null();
-    known.then(|| {
-        let silent = picture.live().filter(|s| text(s.condition(kind), "status") != "True");
-        let silent: Vec<&str> = silent.map(|shard| shard.cluster).collect();
-        let offline = picture.offline();
-        let message = if silent.is_empty() {
-            format!("{} offline", are(&offline))
-        } else {
-            format!("{} yet to say", are(&silent))
-        };
-        Said::new("Unknown", if silent.is_empty() { "MembersOffline" } else { "MembersSilent" }, message)
+    known.then(|| match reason(&other, kind) {
+        Some(reason) => Said::new("Unknown", reason, quote(&other, kind)),
+        None if other.is_empty() => {
+            Said::new("Unknown", "MembersOffline", format!("{} offline", are(&picture.offline())))
+        }
+        None => {
+            let silent: Vec<&str> = other.iter().map(|shard| shard.cluster).collect();
+            Said::new("Unknown", "MembersSilent", format!("{} yet to say", are(&silent)))
+        }
     })
 }
 

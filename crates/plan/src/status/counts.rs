@@ -1,9 +1,12 @@
 //! Counts: numbers of shards, added up by a table.
 
-use landfall_api::rules::read::{child, int};
+use landfall_api::rules::read::child;
 use serde_json::{Map, Value};
 
-use super::{Picture, Shard};
+use super::{Picture, Seen};
+
+/// The largest number that Kubernetes' counts can be.
+const MOST: i64 = i32::MAX as i64;
 
 /// How one number is added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +57,37 @@ impl Count {
     }
 }
 
-/// Adds up all numbers of a table.
+/// One number while it is added up.
+struct Column<'t> {
+    count: &'t Count,
+    /// Where in the table the number is that it is part of, and the one that is lost in its place.
+    within: Option<usize>,
+    lost: Option<usize>,
+    /// What the present shard tells.
+    told: i64,
+    /// Whether any shard tells it.
+    given: bool,
+    sum: i64,
+}
+
+/// Adds up all numbers of a table, in which a number comes after the one that it is part of.
 pub(super) fn add_up(picture: &Picture<'_>, table: &[Count], status: &mut Map<String, Value>) {
-    for count in table {
-        let sum = sum(picture, table, count);
-        let given = picture.shards.iter().any(|shard| child(shard.status(), count.field).is_i64());
+    let mut columns: Vec<Column<'_>> = table.iter().map(|count| Column::new(count, table)).collect();
+    for shard in &picture.shards {
+        for at in 0..columns.len() {
+            let within = columns.get(at).and_then(|column| told(&columns, column.within));
+            if let Some(column) = columns.get_mut(at) {
+                column.read(shard, within.unwrap_or(MOST));
+            }
+        }
+        for at in 0..columns.len() {
+            let lost = columns.get(at).and_then(|column| told(&columns, column.lost)).unwrap_or(0);
+            if let Some(column) = columns.get_mut(at) {
+                column.sum = column.sum.saturating_add(column.part(shard, lost)).min(MOST);
+            }
+        }
+    }
+    for Column { count, given, sum, .. } in columns {
         let write = match count.written {
             Written::Always => true,
             Written::NotZero => sum > 0,
@@ -68,35 +97,34 @@ pub(super) fn add_up(picture: &Picture<'_>, table: &[Count], status: &mut Map<St
     }
 }
 
-/// One number, added up; never more than Kubernetes' numbers can be.
-pub(super) fn sum(picture: &Picture<'_>, table: &[Count], count: &Count) -> i64 {
-    let parts = picture.shards.iter().map(|shard| part(shard, table, count));
-    parts.fold(0, i64::saturating_add).min(i64::from(i32::MAX))
+fn told(columns: &[Column<'_>], at: Option<usize>) -> Option<i64> {
+    columns.get(at?).map(|column| column.told)
 }
 
-/// What one shard adds.
-fn part(shard: &Shard<'_>, table: &[Count], count: &Count) -> i64 {
-    let told = |field: &'static str| within(shard.status(), table, field);
-    match count.how {
-        How::All => told(count.field),
-        How::Live | How::OrLost(_) if !shard.offline => told(count.field),
-        How::Live => 0,
-        How::OrLost(other) => told(other),
-        How::Current if shard.current => told(count.field),
-        How::Current => 0,
+impl<'t> Column<'t> {
+    fn new(count: &'t Count, table: &[Count]) -> Self {
+        let place = |field: &str| table.iter().position(|other| other.field == field);
+        let lost = match count.how {
+            How::OrLost(other) => place(other),
+            How::All | How::Live | How::Current => None,
+        };
+        Self { count, within: count.within.and_then(place), lost, told: 0, given: false, sum: 0 }
     }
-}
 
-/// A number as a shard tells it, made to fit what it is part of: nobody's nonsense makes the sums refused.
-fn within(status: &Value, table: &[Count], field: &'static str) -> i64 {
-    let number = int(status, field).clamp(0, i64::from(i32::MAX));
-    let mut most = number;
-    let mut at = field;
-    // Tables are short and without cycles; each step goes to another row.
-    for _ in table {
-        let Some(other) = table.iter().find(|row| row.field == at).and_then(|row| row.within) else { break };
-        most = most.min(int(status, other).clamp(0, i64::from(i32::MAX)));
-        at = other;
+    /// Reads what a shard tells, made to fit what it is part of: nobody's nonsense makes the sums refused.
+    fn read(&mut self, shard: &Seen<'_>, most: i64) {
+        let number = child(shard.status, self.count.field).as_i64();
+        self.given |= number.is_some();
+        self.told = number.unwrap_or(0).clamp(0, MOST).min(most);
     }
-    most
+
+    /// What a shard adds.
+    fn part(&self, shard: &Seen<'_>, lost: i64) -> i64 {
+        let counts = match self.count.how {
+            How::All => true,
+            How::Live | How::OrLost(_) => !shard.offline,
+            How::Current => shard.current,
+        };
+        if counts { self.told } else { lost }
+    }
 }

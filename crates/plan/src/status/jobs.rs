@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::conditions::{Conditions, Said, quote, with};
 use super::counts::{Count, How, Written, add_up, count};
-use super::{Picture, Shard, set, time};
+use super::{Picture, Seen, set, time};
 
 const JOB: &[Count] = &[
     count("active", How::All, Written::NotZero),
@@ -46,11 +46,11 @@ pub(super) fn job(picture: &Picture<'_>, status: &mut Map<String, Value>) {
 /// The status of a CronJob: the newest times, and what runs anywhere. It has no conditions.
 pub(super) fn cron_job(picture: &Picture<'_>, status: &mut Map<String, Value>) {
     for field in ["lastScheduleTime", "lastSuccessfulTime"] {
-        let newest = picture.shards.iter().filter_map(|shard| time(shard.status(), field)).max();
+        let newest = picture.shards.iter().filter_map(|shard| time(shard.status, field)).max();
         let before = time(picture.before(), field);
         set(status, field, newest.max(before));
     }
-    let active = picture.live().flat_map(|shard| list(shard.status(), "active").iter().cloned());
+    let active = picture.live().flat_map(|shard| list(shard.status, "active").iter().cloned());
     let active: Vec<Value> = active.filter(Value::is_object).take(ACTIVE_MAX).collect();
     set(status, "active", (!active.is_empty()).then_some(active));
 }
@@ -59,7 +59,7 @@ pub(super) fn cron_job(picture: &Picture<'_>, status: &mut Map<String, Value>) {
 fn start(picture: &Picture<'_>, status: &mut Map<String, Value>) {
     let suspended = flag(child(picture.federated.object, "spec"), "suspend");
     if suspended || time(picture.before(), "startTime").is_none() {
-        let first = picture.shards.iter().filter_map(|shard| time(shard.status(), "startTime")).min();
+        let first = picture.shards.iter().filter_map(|shard| time(shard.status, "startTime")).min();
         set(status, "startTime", first);
     }
 }
@@ -68,12 +68,12 @@ fn start(picture: &Picture<'_>, status: &mut Map<String, Value>) {
 fn indexes(picture: &Picture<'_>, status: &mut Map<String, Value>) {
     let [only] = picture.shards.as_slice() else { return };
     for field in ["completedIndexes", "failedIndexes"] {
-        set(status, field, child(only.status(), field).as_str());
+        set(status, field, child(only.status, field).as_str());
     }
 }
 
 fn suspended(picture: &Picture<'_>, conditions: &mut Conditions<'_>) {
-    let said = |shard: &Shard<'_>| text(shard.condition("Suspended"), "status") == "True";
+    let said = |shard: &Seen<'_>| text(shard.condition("Suspended"), "status") == "True";
     if picture.live().next().is_some() && picture.live().all(said) {
         conditions.put("Suspended", Some(Said::new("True", "JobSuspended", "Job suspended")));
     } else if conditions.has("Suspended") {
@@ -85,8 +85,7 @@ fn finish(picture: &Picture<'_>, status: &mut Map<String, Value>, conditions: &m
     let count = |field: &str| status.get(field).and_then(Value::as_i64).unwrap_or(0);
     let at_rest = count("active") == 0 && count("terminating") == 0;
     let all = |kinds: &[&str]| {
-        let one =
-            |shard: &Shard<'_>| kinds.iter().any(|kind| text(shard.condition(kind), "status") == "True");
+        let one = |shard: &Seen<'_>| kinds.iter().any(|kind| text(shard.condition(kind), "status") == "True");
         !picture.shards.is_empty() && picture.shards.iter().all(one)
     };
     // The member where it failed may have left since; it has failed all the same.
@@ -107,7 +106,7 @@ fn finish(picture: &Picture<'_>, status: &mut Map<String, Value>, conditions: &m
     if conditions.holds("SuccessCriteriaMet") && all(&["Complete"]) && at_rest {
         conditions.put("Complete", Some(Said::new("True", "CompletionsReached", everywhere)));
         finished(picture, status);
-        let end = picture.shards.iter().filter_map(|shard| time(shard.status(), "completionTime")).max();
+        let end = picture.shards.iter().filter_map(|shard| time(shard.status, "completionTime")).max();
         let end = end.unwrap_or(picture.federated.now).to_owned();
         let start = status.get("startTime").and_then(Value::as_str).unwrap_or("");
         let end = if end.as_str() < start { start.to_owned() } else { end };
@@ -124,10 +123,10 @@ fn finished(picture: &Picture<'_>, status: &mut Map<String, Value>) {
 
 /// Which shards have failed, or are about to; also those of members that are offline now, for it was final.
 fn failing(picture: &Picture<'_>) -> Option<Said> {
-    let failed = |shard: &&Shard<'_>| {
+    let failed = |shard: &&Seen<'_>| {
         ["Failed", "FailureTarget"].iter().any(|kind| text(shard.condition(kind), "status") == "True")
     };
-    let shards: Vec<&Shard<'_>> = picture.shards.iter().filter(failed).collect();
+    let shards: Vec<&Seen<'_>> = picture.shards.iter().filter(failed).collect();
     let kind = if with(picture, "Failed", "True").is_empty() { "FailureTarget" } else { "Failed" };
     let reason = super::conditions::reason(&shards, kind).unwrap_or("BackoffLimitExceeded");
     (!shards.is_empty()).then(|| Said::new("True", reason, quote(&shards, kind)))

@@ -73,7 +73,7 @@ const KINDS: &[(&str, Write)] = &[
 /// member that takes part. The same input gives the same status, and so does its own output.
 pub fn aggregate(federated: &Federated<'_>, shards: &[Shard<'_>]) -> Option<Value> {
     let (_, write) = KINDS.iter().find(|(kind, _)| *kind == federated.kind)?;
-    let mut shards = shards.to_vec();
+    let mut shards: Vec<Seen<'_>> = shards.iter().map(Seen::new).collect();
     shards.sort_by_key(|shard| shard.cluster);
     let mut status = child(federated.object, "status").as_object().cloned().unwrap_or_default();
     write(&Picture { federated: *federated, shards }, &mut status);
@@ -83,7 +83,17 @@ pub fn aggregate(federated: &Federated<'_>, shards: &[Shard<'_>]) -> Option<Valu
 /// Everything that is seen of one federated object; the shards are in order of their clusters.
 struct Picture<'a> {
     federated: Federated<'a>,
-    shards: Vec<Shard<'a>>,
+    shards: Vec<Seen<'a>>,
+}
+
+/// A shard, with what is looked at again and again.
+struct Seen<'a> {
+    cluster: &'a str,
+    object: &'a Value,
+    offline: bool,
+    current: bool,
+    status: &'a Value,
+    conditions: &'a [Value],
 }
 
 impl<'a> Picture<'a> {
@@ -93,7 +103,7 @@ impl<'a> Picture<'a> {
     }
 
     /// Shards in members that answer.
-    fn live(&self) -> impl Iterator<Item = &Shard<'a>> {
+    fn live(&self) -> impl Iterator<Item = &Seen<'a>> {
         self.shards.iter().filter(|shard| !shard.offline)
     }
 
@@ -105,7 +115,7 @@ impl<'a> Picture<'a> {
     /// Writes `observedGeneration`.
     fn observe(&self, status: &mut Map<String, Value>) {
         let seen =
-            self.shards.is_empty() || (self.live().next().is_some() && self.live().all(Shard::is_seen));
+            self.shards.is_empty() || (self.live().next().is_some() && self.live().all(Seen::is_observed));
         let generation = int(child(self.federated.object, "metadata"), "generation");
         if seen && generation > 0 {
             status.insert("observedGeneration".into(), generation.into());
@@ -113,23 +123,25 @@ impl<'a> Picture<'a> {
     }
 }
 
-impl<'a> Shard<'a> {
-    fn status(&self) -> &'a Value {
-        child(self.object, "status")
+impl<'a> Seen<'a> {
+    fn new(shard: &Shard<'a>) -> Self {
+        let Shard { cluster, object, offline, current } = *shard;
+        let status = child(object, "status");
+        Self { cluster, object, offline, current, status, conditions: list(status, "conditions") }
     }
 
     /// Whether it carries the newest intent, and the member's controller knows it. Kinds whose controllers do not tell
     /// (Jobs) are known by being there.
-    fn is_seen(&self) -> bool {
+    fn is_observed(&self) -> bool {
         let metadata = child(self.object, "metadata");
         self.current
             && self.object.is_object()
-            && int(self.status(), "observedGeneration") >= int(metadata, "generation")
+            && int(self.status, "observedGeneration") >= int(metadata, "generation")
     }
 
     /// A condition of the shard; `null` when it is not there.
     fn condition(&self, kind: &str) -> &'a Value {
-        conditions::find(list(self.status(), "conditions"), kind)
+        conditions::find(self.conditions, kind)
     }
 }
 

@@ -69,8 +69,8 @@ fn progressing(picture: &Picture<'_>) -> Option<Said> {
     if deadline {
         return Some(Said::new("False", STUCK, quote(&stuck, "Progressing")));
     }
-    let done = |shard: &&super::Shard<'_>| {
-        shard.is_seen() && text(shard.condition("Progressing"), "reason") == DONE && settled(shard.status())
+    let done = |shard: &&super::Seen<'_>| {
+        shard.is_observed() && text(shard.condition("Progressing"), "reason") == DONE && settled(shard.status)
     };
     let (live, done) = (picture.live().count(), picture.live().filter(done).count());
     let good = if live == done {

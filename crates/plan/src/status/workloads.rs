@@ -86,8 +86,7 @@ fn numbers(picture: &Picture<'_>, table: &[Count], consequence: &str, status: &m
 /// The revisions of a StatefulSet. They are names inside each member, and differ where overrides do; what kubectl asks is
 /// whether both are equal, so they are when that is so in every cluster.
 fn revisions<'a>(picture: &Picture<'a>) -> (Option<&'a str>, Option<&'a str>) {
-    let of =
-        |shard: &super::Shard<'a>, field| Some(text(shard.status(), field)).filter(|name| !name.is_empty());
+    let of = |shard: &super::Seen<'a>, field| Some(text(shard.status, field)).filter(|name| !name.is_empty());
     let pairs: Vec<_> =
         picture.live().map(|shard| (of(shard, "currentRevision"), of(shard, "updateRevision"))).collect();
     let differing = pairs.iter().find(|(current, update)| current != update);
