@@ -76,7 +76,7 @@ pub struct Subresources {
     pub finalize: bool,
     /// `/token` (service accounts).
     pub token: bool,
-    /// `/binding` and `/eviction` (pods of members).
+    /// `/binding`, `/eviction` and `/log` (pods of members).
     pub eviction: bool,
     /// `/approval` (unused by built-in federation kinds).
     pub approval: bool,

@@ -117,6 +117,9 @@ pub(super) fn subresources(kind: &Kind) -> Vec<Subresource<'_>> {
     if kind.sub.finalize {
         found.push(own("finalize", &["update"]));
     }
+    if kind.sub.eviction {
+        found.push(own("log", &["get"]));
+    }
     if kind.sub.scale.is_some() {
         let (group, version, kind) = ("autoscaling", "v1", "Scale");
         found.push(Subresource { name: "scale", group, version, kind, verbs: CHANGE });

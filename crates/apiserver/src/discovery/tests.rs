@@ -52,6 +52,20 @@ fn a_version_lists_its_resources_as_kubernetes_does() {
     );
 }
 
+/// Dashboards look here before they offer logs.
+#[test]
+fn pods_of_members_have_logs() {
+    let kinds: Vec<Arc<Kind>> = kinds::member().into_iter().map(Arc::new).collect();
+    let list = read(&Discovery::new(&kinds, "192.0.2.1:6443"), "/api/v1", "");
+    let of_pods = |r: &&Value| r["name"].as_str().expect("named").starts_with("pods/");
+    let found: Vec<&Value> = list["resources"].as_array().expect("a list").iter().filter(of_pods).collect();
+    let names: Vec<&Value> = found.iter().map(|resource| &resource["name"]).collect();
+    assert_eq!(json!(names), json!(["pods/binding", "pods/eviction", "pods/log", "pods/status"]));
+    let log =
+        json!({"name": "pods/log", "singularName": "", "namespaced": true, "kind": "Pod", "verbs": ["get"]});
+    assert_eq!(*found[2], log);
+}
+
 /// Hashes as a real server gives them: of the stored kind, not of the one that is asked for.
 #[test]
 fn storage_hashes_are_those_of_kubernetes() {
