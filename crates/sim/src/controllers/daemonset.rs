@@ -2,8 +2,8 @@
 //!
 //! Reads:      DaemonSets, Nodes, Pods, ControllerRevisions
 //! Writes:     Pods (the scheduler binds them), ControllerRevisions, status; events SuccessfulCreate, SuccessfulDelete
-//! Guarantees: no more nodes without an available pod than maxUnavailable, by its own doing
-//! Limits:     250 pods made or deleted at once; maxSurge is not used: an old pod goes before the new one comes
+//! Guarantees: no more nodes without an available pod than maxUnavailable, nor with two pods than maxSurge, by its own doing
+//! Limits:     250 pods made or deleted at once
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +53,14 @@ struct Spot<'a> {
     pods: Vec<&'a Value>,
 }
 
+impl<'a> Spot<'a> {
+    /// Its pods that are to stay: of the newest template, and of older ones.
+    fn by_template(&self, hash: &str) -> (Vec<&'a Value>, Vec<&'a Value>) {
+        let live = self.pods.iter().copied().filter(|pod| !meta::deleting(pod));
+        live.partition(|pod| meta::label(pod, HASH) == Some(hash))
+    }
+}
+
 fn reconcile(context: &Context<'_>, set: &Value, plan: &mut Plan) {
     let selector =
         Selector::from_object(set.pointer("/spec/selector")).unwrap_or_else(|_| Selector::nothing());
@@ -81,7 +89,11 @@ fn reconcile(context: &Context<'_>, set: &Value, plan: &mut Plan) {
     let before = plan.actions.len();
     manage(context, set, &revisions.hash, &daemon, &spots, plan);
     if plan.actions.len() == before && text(set, "/spec/updateStrategy/type") != "OnDelete" {
-        update(context, set, &revisions.hash, &spots, plan);
+        let wanted: Vec<&Spot<'_>> = spots.iter().filter(|spot| spot.wanted).collect();
+        match surge_max(set, wanted.len()) {
+            0 => replace(context, set, &revisions.hash, &wanted, plan),
+            most => surge(context, set, &revisions.hash, &wanted, most, plan),
+        }
     }
     let in_use: BTreeSet<&str> = claimed.iter().filter_map(|pod| meta::label(pod, HASH)).collect();
     revisions.clean_up(set, &in_use, plan);
@@ -152,21 +164,40 @@ fn manage(
             let note = Note::warning(set, "FailedDaemonPod", message);
             plan.act(Action::on(Known::Pod, pod, Deed::Delete(None), "it failed").noting(note));
         }
-        // The oldest stays.
-        let surplus = if may_stay { live.get(1..).unwrap_or(&[]) } else { &live[..] };
+        let surplus = if may_stay { surplus(context, set, hash, live) } else { live };
         for pod in surplus {
             delete(set, pod, "the node should not have it", plan);
             count += 1;
         }
         if spot.wanted && spot.pods.is_empty() && count < BURST {
-            let prefix = format!("{}-", meta::name(set));
-            let pod_name = context.settings.luck.name(meta::namespace(set), &prefix);
-            let note = Note::normal(set, "SuccessfulCreate", format!("Created pod: {pod_name}"));
-            let pod = daemon(set, hash, Some((name, &pod_name)));
-            plan.act(Action::create(Known::Pod, pod, format!("{name} has none")).noting(note));
+            create(context, set, hash, name, "has none", plan);
             count += 1;
         }
     }
+}
+
+/// Those of a node's pods, the oldest first, that are too many: the oldest stays. Where new ones come before old ones go,
+/// so does the oldest of the others, until it is not needed any more.
+fn surplus<'a>(context: &Context<'_>, set: &Value, hash: &str, live: Vec<&'a Value>) -> Vec<&'a Value> {
+    // Of one node or of a hundred: what counts is whether there is any.
+    if surge_max(set, 1) == 0 {
+        return live.into_iter().skip(1).collect();
+    }
+    let (new, old): (Vec<_>, Vec<_>) = live.into_iter().partition(|pod| meta::label(pod, HASH) == Some(hash));
+    let replaced = match (new.first(), old.first()) {
+        (Some(new), Some(old)) => !pods::is_ready(old) || is_available(context, set, new),
+        _ => false,
+    };
+    let kept = usize::from(!replaced);
+    new.into_iter().skip(1).chain(old.into_iter().skip(kept)).collect()
+}
+
+fn create(context: &Context<'_>, set: &Value, hash: &str, node: &str, why: &str, plan: &mut Plan) {
+    let prefix = format!("{}-", meta::name(set));
+    let name = context.settings.luck.name(meta::namespace(set), &prefix);
+    let note = Note::normal(set, "SuccessfulCreate", format!("Created pod: {name}"));
+    let pod = daemon(set, hash, Some((node, &name)));
+    plan.act(Action::create(Known::Pod, pod, format!("{node} {why}")).noting(note));
 }
 
 fn delete(set: &Value, pod: &Value, why: &str, plan: &mut Plan) {
@@ -179,9 +210,38 @@ fn is_available(context: &Context<'_>, set: &Value, pod: &Value) -> bool {
     pods::is_active(pod) && pods::is_available(pod, min_ready_s, context.now).is_ok()
 }
 
+/// How many nodes may have a new pod beside an old one that still works.
+fn surge_max(set: &Value, nodes: usize) -> i64 {
+    if text(set, "/spec/updateStrategy/type") == "OnDelete" {
+        return 0;
+    }
+    let total = i64::try_from(nodes).unwrap_or(i64::MAX);
+    scaled(set.pointer("/spec/updateStrategy/rollingUpdate/maxSurge"), total, true).max(0)
+}
+
+/// Makes new pods beside those of an older template: beside those that are not available, and beside so many others.
+/// The old ones go once the new ones are available.
+fn surge(context: &Context<'_>, set: &Value, hash: &str, wanted: &[&Spot<'_>], most: i64, plan: &mut Plan) {
+    let waits = |spot: &&&Spot<'_>| {
+        let (new, old) = spot.by_template(hash);
+        !old.is_empty() && new.iter().any(|pod| !is_available(context, set, pod))
+    };
+    let waiting = wanted.iter().filter(waits).count();
+    let mut room = most.saturating_sub(i64::try_from(waiting).unwrap_or(i64::MAX));
+    for spot in wanted {
+        let (new, old) = spot.by_template(hash);
+        let (true, Some(old)) = (new.is_empty(), old.first()) else { continue };
+        if !is_available(context, set, old) {
+            create(context, set, hash, meta::name(spot.node), "has an older one that is not available", plan);
+        } else if room > 0 {
+            room -= 1;
+            create(context, set, hash, meta::name(spot.node), "has an older one", plan);
+        }
+    }
+}
+
 /// Deletes pods of an older template: those that are not available, and of the others as many as may be missing.
-fn update(context: &Context<'_>, set: &Value, hash: &str, spots: &[Spot<'_>], plan: &mut Plan) {
-    let wanted: Vec<&Spot<'_>> = spots.iter().filter(|spot| spot.wanted).collect();
+fn replace(context: &Context<'_>, set: &Value, hash: &str, wanted: &[&Spot<'_>], plan: &mut Plan) {
     let total = i64::try_from(wanted.len()).unwrap_or(i64::MAX);
     let most = set.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable");
     let most = scaled(most, total, true).max(1);
@@ -299,6 +359,46 @@ mod tests {
         bench.settle(&CONTROLLER);
         assert_eq!(on(&bench), pairs(&[("n1", "2"), ("n2", "2")]));
         assert_eq!(bench.view.all(Known::ControllerRevision).count(), 2);
+    }
+
+    /// New pods once waited for old ones to go, whatever maxSurge said.
+    #[test]
+    fn a_surge_has_two_pods_until_the_new_one_is_available() {
+        let mut bench = bench();
+        let change = |bench: &mut Bench, how: &dyn Fn(&mut Value)| {
+            bench.now += 1000;
+            let mut set = (**bench.view.get(Known::DaemonSet, "a", "d").unwrap()).clone();
+            how(&mut set);
+            bench.put(Known::DaemonSet, set);
+        };
+        let image = |version: &'static str| {
+            move |set: &mut Value| set["spec"]["template"]["spec"]["containers"][0]["image"] = json!(version)
+        };
+        change(&mut bench, &|set| {
+            set["spec"]["updateStrategy"]["rollingUpdate"] = json!({"maxSurge": 1, "maxUnavailable": 0});
+        });
+        bench.settle(&CONTROLLER);
+        run_all(&mut bench);
+        bench.settle(&CONTROLLER);
+        change(&mut bench, &image("2"));
+        bench.settle(&CONTROLLER);
+        assert_eq!(on(&bench), pairs(&[("n1", "1"), ("n1", "2"), ("n2", "1")]), "one more at a time");
+        run_all(&mut bench);
+        bench.settle(&CONTROLLER);
+        assert_eq!(
+            on(&bench),
+            pairs(&[("n1", "2"), ("n2", "1"), ("n2", "2")]),
+            "the old one goes, the next comes"
+        );
+        // One that is not there yet is not waited for when the template changes again.
+        change(&mut bench, &image("3"));
+        bench.settle(&CONTROLLER);
+        assert!(on(&bench).contains(&("n2".into(), "1".into())), "what works stays: {:?}", on(&bench));
+        for _ in 0..3 {
+            run_all(&mut bench);
+            bench.settle(&CONTROLLER);
+        }
+        assert_eq!(on(&bench), pairs(&[("n1", "3"), ("n2", "3")]));
     }
 
     #[test]
