@@ -173,6 +173,7 @@ fn numbered() -> Vec<(Known, Value)> {
 
 fn timed() -> Vec<(Known, Value)> {
     let job = json!({"metadata": named("Job"), "spec": spec(&json!({"parallelism": 2, "completions": 3,
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1]}}]},
         "backoffLimit": 1, "completionMode": "Indexed", "activeDeadlineSeconds": 100,
         "ttlSecondsAfterFinished": 10})), "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": [
             {"type": "Suspended", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});

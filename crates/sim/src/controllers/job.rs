@@ -1,13 +1,15 @@
 //! Job: pods until enough have succeeded.
 //!
 //! Reads:      Jobs, Pods
-//! Writes:     Pods, status; events SuccessfulCreate, SuccessfulDelete, Completed, BackoffLimitExceeded, DeadlineExceeded
+//! Writes:     Pods, status; events SuccessfulCreate, SuccessfulDelete, Completed, BackoffLimitExceeded, DeadlineExceeded,
+//!             PodFailurePolicy
 //! Wakes on:   a deadline, a pause after failures, a finished Job's time to live
 //! Guarantees: never more pods at once than parallelism by its own doing; a finished Job is left alone; one that has
 //!             decided to fail or to complete (FailureTarget, SuccessCriteriaMet) makes no pods any more
 //! Limits:     500 pods made at once. Counts come from the pods there are: finished pods that are deleted by hand count no
-//!             more. Absent: pod failure policies, success policies
+//!             more. Absent: success policies, limits per index (FailIndex counts as any failure)
 
+mod policy;
 mod status;
 
 use std::collections::BTreeSet;
@@ -120,7 +122,7 @@ fn outcome(context: &Context<'_>, job: &Value, counts: &Counts<'_>, plan: &mut P
         return Some(Outcome::Complete);
     }
     if let Some((reason, message)) = failure(context, job, counts, plan) {
-        return Some(Outcome::Failed(reason.into(), message.into()));
+        return Some(Outcome::Failed(reason.into(), message));
     }
     is_done(job, counts).then_some(Outcome::Complete)
 }
@@ -131,9 +133,9 @@ fn succeeded(job: &Value, counts: &Counts<'_>) -> i64 {
     if is_indexed(job) { now } else { now.max(int(job, "/status/succeeded")) }
 }
 
-/// How many have failed, those that are gone included.
+/// How many have failed, those that are gone included, without those that its policy ignores.
 fn failed(job: &Value, counts: &Counts<'_>) -> i64 {
-    i64::try_from(counts.failed.len()).unwrap_or(i64::MAX).max(int(job, "/status/failed"))
+    i64::try_from(policy::counted(job, &counts.failed)).unwrap_or(i64::MAX).max(int(job, "/status/failed"))
 }
 
 fn distinct(job: &Value, done: &[&Value]) -> i64 {
@@ -162,14 +164,17 @@ fn failure(
     job: &Value,
     counts: &Counts<'_>,
     plan: &mut Plan,
-) -> Option<(&'static str, &'static str)> {
+) -> Option<(&'static str, String)> {
+    if let Some(message) = policy::fails(job, &counts.failed) {
+        return Some(("PodFailurePolicy", message));
+    }
     let limit = int(job, "/spec/backoffLimit");
     let failed = failed(job, counts);
     let restarts = counts.active.iter().fold(0_i64, |sum, pod| sum.saturating_add(pods::restarts(pod)));
     let on_failure = text(job, "/spec/template/spec/restartPolicy") == "OnFailure";
     let restarted = on_failure && restarts > 0 && restarts >= limit;
     if failed > limit || restarted {
-        return Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
+        return Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit".into()));
     }
     let deadline_s = job.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64)?;
     let started = parse_time(text(job, "/status/startTime"))?;
@@ -178,7 +183,7 @@ fn failure(
         plan.again(due);
         return None;
     }
-    Some(("DeadlineExceeded", "Job was active longer than specified deadline"))
+    Some(("DeadlineExceeded", "Job was active longer than specified deadline".into()))
 }
 
 fn stop(job: &Value, counts: &Counts<'_>, why: &str, plan: &mut Plan) {
@@ -323,6 +328,38 @@ mod tests {
         assert!(condition_true(job(&bench), "Complete") && condition_true(job(&bench), "SuccessCriteriaMet"));
         assert_eq!(job(&bench)["status"]["succeeded"], json!(3));
         assert!(!text(job(&bench), "/status/completionTime").is_empty());
+    }
+
+    /// Every failure once counted, whatever the policy said of it.
+    #[test]
+    fn a_policy_says_what_a_failure_means() {
+        let rule = |action: &str, code: i64| json!({"action": action, "onExitCodes": {"operator": "In", "values": [code]}});
+        let policy = json!({"rules": [rule("FailJob", 42), rule("Ignore", 1)]});
+        let mut bench = bench(&json!({"parallelism": 1, "backoffLimit": 0, "podFailurePolicy": policy}));
+        let fail = |bench: &mut Bench, code: i64| {
+            let pod = bench.view.all(Known::Pod).find(|p| pods::is_active(p)).unwrap();
+            let mut pod = (**pod).clone();
+            let ended = json!({"exitCode": code, "finishedAt": time_text(bench.now)});
+            pod["status"] = json!({"phase": "Failed", "containerStatuses": [{"name": "c", "state": {"terminated": ended}}]});
+            bench.put(Known::Pod, pod);
+            bench.settle(&CONTROLLER);
+            bench.now += 600_000;
+            bench.settle(&CONTROLLER);
+        };
+        for _ in 0..3 {
+            fail(&mut bench, 1);
+            assert_eq!(
+                (active(&bench), int(job(&bench), "/status/failed")),
+                (1, 0),
+                "ignored, and tried again"
+            );
+        }
+        fail(&mut bench, 42);
+        let failed = condition(job(&bench), "Failed").unwrap();
+        assert_eq!((text(failed, "/status"), text(failed, "/reason")), ("True", "PodFailurePolicy"));
+        let message = text(failed, "/message");
+        assert!(message.ends_with("failed with exit code 42 matching FailJob rule at index 0"), "{message}");
+        assert_eq!(active(&bench), 0);
     }
 
     #[test]
