@@ -57,7 +57,6 @@ pub struct Context<'a> {
     pub now: Millis,
     /// Since when this member's controllers run: what was before that nobody watched.
     pub begun: Millis,
-    /// For names.
     /// The member's settings.
     pub settings: &'a Settings,
 }
