@@ -159,6 +159,11 @@ impl Round {
             (before, health.clone())
         };
         self.connect(federation, member, before, &health);
+        if health.state != before {
+            let members = federation.all_members();
+            let ready = members.iter().filter(|member| member.health.lock().state == State::Ready).count();
+            federation.metrics.ready.set(i64::try_from(ready).unwrap_or(i64::MAX));
+        }
         if health.state == State::Ready && now_ms() - self.facts_ms >= FACTS_EVERY_MS {
             self.read_facts(cluster).await;
         }

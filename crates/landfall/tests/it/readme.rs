@@ -56,6 +56,34 @@ fn the_readme_can_be_typed() {
     assert!(ran >= 7, "only {ran} lines were run");
 }
 
+#[test]
+fn the_guide_to_the_federation_can_be_typed_and_its_manifest_given() {
+    let Some(kubectl) = kubernetes_binary("kubectl").or_else(|| find("kubectl")) else {
+        skip("the guide to the federation", "kubectl not found");
+        return;
+    };
+    let base = tempfile::tempdir().unwrap();
+    let playground = Playground::start(base.path(), &[]);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/federation.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = typed(&text);
+    assert!(lines.len() >= 8, "only {} lines", lines.len());
+    for line in lines {
+        type_in(&line, &playground, base.path(), &kubectl);
+    }
+    let manifest = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    std::fs::write(base.path().join("careful.yaml"), manifest).unwrap();
+    for line in [
+        "kubectl apply -f careful.yaml",
+        "kubectl wait --for=condition=Propagated deployment/careful --timeout=60s",
+        "kubectl rollout status deployment/careful --timeout=60s",
+        "test $(kubectl --context us-east get deployment careful -o jsonpath={.spec.replicas}) = 4",
+        "test $(kubectl --context asia-east get deployment careful -o jsonpath={.metadata.labels.here}) = asia",
+    ] {
+        type_in(line, &playground, base.path(), &kubectl);
+    }
+}
+
 /// Types a line into a shell beside the playground.
 fn type_in(line: &str, playground: &Playground, beside: &Path, kubectl: &Path) {
     let tries = if line.starts_with("curl") { TRIES } else { 1 };

@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod members;
+mod propagate;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,6 +23,8 @@ enum What {
     Apiserver(apiserver::Settings),
     /// Simulated members: how long many take to start in one process, and what they and their pods weigh.
     Members(members::Settings),
+    /// Propagation: from the hub's acknowledgement until every one of many simulated members has it.
+    Propagate(propagate::Settings),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -31,6 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.what {
         What::Apiserver(settings) => apiserver::run(settings),
         What::Members(settings) => members::run(settings),
+        What::Propagate(settings) => propagate::run(settings),
     }
 }
 

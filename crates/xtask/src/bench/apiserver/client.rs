@@ -59,6 +59,13 @@ impl Connection {
         self.answer().await
     }
 
+    /// The same; gives the answer's body too.
+    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+        let code = self.send(method, path, body).await?;
+        let at = find(&self.buffer, b"\r\n\r\n").map_or(0, |at| at + 4);
+        Ok((code, String::from_utf8_lossy(&self.buffer[at..]).into_owned()))
+    }
+
     /// A request as bytes.
     pub(crate) fn head(&self, method: &str, path: &str, body: &str) -> String {
         format!(

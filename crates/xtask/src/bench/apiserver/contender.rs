@@ -58,6 +58,15 @@ impl Contender {
         bail!("it did not get ready within two minutes (see {})", self.directory.display())
     }
 
+    /// Kills the server and starts it again on what it left.
+    pub(crate) fn restart(&mut self, landfall: &Path) -> Result<()> {
+        let mut server = self.children.pop().context("nothing runs")?;
+        server.kill()?;
+        server.wait()?;
+        self.began = Instant::now();
+        self.hub(landfall, None)
+    }
+
     /// Resident memory of the server itself, without etcd.
     pub(crate) fn resident_mb(&self) -> Result<f64> {
         let pid = self.children.last().context("nothing runs")?.id();

@@ -1,7 +1,7 @@
 //! The API server beside kube-apiserver: the same load over TLS on each in turn.
 
-mod client;
-mod contender;
+pub(super) mod client;
+pub(super) mod contender;
 mod load;
 mod table;
 mod watchers;
