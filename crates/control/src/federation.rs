@@ -114,6 +114,11 @@ impl Federation {
         self.targets.contain(&row.kind, key)
     }
 
+    /// Looks at every federated object in a moment.
+    pub fn look_at_everything(&self) {
+        self.everything().iter().for_each(|key| self.queue.push_soon(key));
+    }
+
     /// Every federated object, and everything that is owed.
     pub fn everything(&self) -> Vec<Key> {
         let rows = self.kinds.all();

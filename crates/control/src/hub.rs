@@ -33,6 +33,8 @@ pub struct Update {
     pub finalizers: Option<(Vec<String>, String)>,
     /// The annotations it shall have.
     pub annotations: Vec<(&'static str, String)>,
+    /// The ports of a Service, with node ports that were chosen for it.
+    pub ports: Option<Value>,
     /// Its status.
     pub status: Option<Value>,
     /// Debts to write down, or to strike out, first.
@@ -95,7 +97,7 @@ async fn write(federation: &Arc<Federation>, key: &Key, update: Update) -> Resul
     }
     let row = federation.kinds.get(key.kind);
     let path = row.path(&key.namespace, &key.name);
-    if let Some(patch) = metadata_patch(&update) {
+    if let Some(patch) = patch(&update) {
         let request = Ask::with(Method::PATCH, &path, "application/merge-patch+json", &patch);
         keep(federation, key, ask_json(client, request, TIMEOUT).await?);
     }
@@ -126,7 +128,7 @@ fn keep(federation: &Federation, key: &Key, object: Value) {
     }
 }
 
-fn metadata_patch(update: &Update) -> Option<Value> {
+fn patch(update: &Update) -> Option<Value> {
     let mut metadata = Map::new();
     if let Some((finalizers, version)) = &update.finalizers {
         metadata.insert("finalizers".into(), json!(finalizers));
@@ -137,5 +139,12 @@ fn metadata_patch(update: &Update) -> Option<Value> {
         let annotations: Map<String, Value> = update.annotations.iter().map(entry).collect();
         metadata.insert("annotations".into(), annotations.into());
     }
-    (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
+    let mut patch = Map::new();
+    if !metadata.is_empty() {
+        patch.insert("metadata".into(), metadata.into());
+    }
+    if let Some(ports) = &update.ports {
+        patch.insert("spec".into(), json!({"ports": ports}));
+    }
+    (!patch.is_empty()).then(|| patch.into())
 }

@@ -68,6 +68,8 @@ pub struct Note {
     pub unready_since_ms: Option<i64>,
     /// Its pods, when they were last looked at.
     pub pods: Option<Pods>,
+    /// What differed the last time it was compared: the version of what was there, the hash of what was meant, the drift.
+    pub compared: Option<(Box<str>, u64, Vec<String>)>,
     /// What in a namespace is not ours.
     pub shelters: Option<Option<String>>,
 }
@@ -197,7 +199,7 @@ impl Member {
             if let Some(session) = session.upgrade() {
                 session.lane.done(&key);
             }
-            federation.queue.push(key);
+            federation.queue.push_soon(&key);
         }
     }
 
@@ -206,12 +208,12 @@ impl Member {
         let (client, federation, member) = (session.client.clone(), federation.clone(), Arc::downgrade(self));
         session.tasks.spawn_until_stop(async move {
             let tell = |change: Change| match change {
-                Change::Object(key) => federation.queue.push(key),
+                Change::Object(key) => federation.queue.push_soon(&key),
                 Change::Synced(changed) => {
-                    federation.queue.push_all(changed);
-                    // Whoever waited for this list, and those that it does not have.
-                    federation.queue.push_all(federation.shelf(shelf.row.id).keys());
-                    federation.queue.push_all(federation.debts.keys());
+                    // What is different, whoever waited for this list, and what it does not have.
+                    let waiting = federation.shelf(shelf.row.id).keys();
+                    let all = changed.into_iter().chain(waiting).chain(federation.debts.keys());
+                    all.for_each(|key| federation.queue.push_soon(&key));
                     if let Some(member) = member.upgrade() {
                         member.changed.notify_one();
                     }

@@ -195,11 +195,11 @@ impl Round {
                 let Some(client) = self.client.clone() else { return };
                 member.connect(federation, client);
                 self.connected = true;
-                federation.queue.push_all(federation.everything());
+                federation.look_at_everything();
             }
             (State::Offline, before) if before != State::Offline => {
                 member.disconnect();
-                federation.queue.push_all(federation.everything());
+                federation.look_at_everything();
             }
             _ => {}
         }
@@ -358,7 +358,7 @@ fn annotated(cluster: &Cluster, name: &str) -> bool {
 async fn leave(federation: &Arc<Federation>, member: &Arc<Member>, cluster: &Cluster) {
     if !forgotten(cluster) && shards_left(federation, member) != Some(0) {
         // Every object is looked at again: each takes its own shard away.
-        federation.queue.push_all(federation.everything());
+        federation.look_at_everything();
         return;
     }
     if debts::forgive(&federation.client, &member.name).await.is_err() {
@@ -368,7 +368,7 @@ async fn leave(federation: &Arc<Federation>, member: &Arc<Member>, cluster: &Clu
     let kept: Vec<String> = finalizers.filter(|name| *name != FINALIZER).cloned().collect();
     if set_finalizers(federation, cluster, &kept).await.is_ok() {
         member.disconnect();
-        federation.queue.push_all(federation.everything());
+        federation.look_at_everything();
     }
 }
 

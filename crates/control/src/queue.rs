@@ -9,6 +9,9 @@ use tokio::sync::Notify;
 
 use crate::shelf::Key;
 
+/// How long news from members are gathered.
+const SOON: Duration = Duration::from_millis(50);
+
 /// Keys that wait to be looked at. What it holds is bounded by the number of objects there are.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -37,6 +40,11 @@ impl Queue {
     /// Looks at many objects soon.
     pub fn push_all(&self, keys: impl IntoIterator<Item = Key>) {
         keys.into_iter().for_each(|key| self.push(key));
+    }
+
+    /// Looks at an object in a moment: what many members do at about the same time is looked at once.
+    pub fn push_soon(&self, key: &Key) {
+        self.push_after(key, SOON);
     }
 
     /// Looks at an object after a while; the earliest of several times counts.

@@ -64,7 +64,7 @@ pub async fn follow(federation: &Arc<Federation>) {
     federation.tasks.spawn_until_stop(async move {
         let tell = |_: Change| {
             if membership::sync(&own) {
-                own.queue.push_all(own.everything());
+                own.look_at_everything();
             }
         };
         watch::follow(own.client.clone(), Arc::new(cluster_row()), "", &own.clusters, tell).await;
@@ -120,6 +120,13 @@ fn changed(federation: &Arc<Federation>, row: &Row, key: &Key) {
         }
         ("autoscaling", "HorizontalPodAutoscaler") => {
             federation.queue.push_all(federation.targets.learn(federation, key));
+        }
+        ("networking.k8s.io", "Ingress") => {
+            // Its Services may need node ports now.
+            let services = federation.kinds.find("", "Service").map(|row| federation.shelf(row.id).keys());
+            federation
+                .queue
+                .push_all(services.into_iter().flatten().filter(|other| other.namespace == key.namespace));
         }
         _ if row.id == DEFINITIONS => {
             let Some(seen) = federation.shelf(row.id).get(key) else { return };

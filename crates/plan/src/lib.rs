@@ -27,6 +27,7 @@
 pub mod autoscale;
 pub mod hash;
 pub mod membership;
+pub mod nodeports;
 pub mod overrides;
 pub mod placement;
 pub mod propagation;

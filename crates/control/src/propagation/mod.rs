@@ -8,6 +8,7 @@
 //!             does not own
 //! Limits:     one look at a time; writes are the members' lanes'
 
+mod nodeports;
 mod numbers;
 mod order;
 mod ruling;
@@ -104,6 +105,12 @@ fn look(federation: &Arc<Federation>, key: &Key) {
         .into_iter()
         .map(|member| Sight::new(federation, member, key, &lines))
         .collect();
+    if deletion.is_none()
+        && let Some(update) = nodeports::before(federation, key, &row, &object, &sights)
+    {
+        Writer::submit(federation, key, update);
+        return;
+    }
     match rule(federation, key, &row, &object, &sights) {
         Ok(rulings) => {
             let rulings = hold_back(federation, key, &row, &object, &sights, rulings);
@@ -163,6 +170,10 @@ fn hold_back(
             Some(Job::Delete { .. }) if row.id == NAMESPACES => before_delete(federation, key, sight),
             _ => None,
         };
+        if row.id == NAMESPACES && ruling.part {
+            // What was found inside when it was last to go is old by the time it goes.
+            sight.member.noting(key, |note| note.shelters = None);
+        }
         if let Some(reason) = wait {
             ruling.job = None;
             ruling.decision.step = Step::Wait;
@@ -195,7 +206,7 @@ fn before_delete(federation: &Arc<Federation>, key: &Key, sight: &Sight) -> Opti
 /// A look at the pods of a shard that is not ready, when one is due.
 fn pods(sight: &Sight, key: &Key, row: &Row) -> Option<Job> {
     landfall_plan::replicas::Scalable::of(&row.kind)?;
-    let found = sight.found.as_ref().filter(|_| sight.synced)?;
+    let found = sight.found().filter(|_| sight.synced)?;
     let scalable = landfall_plan::replicas::Scalable::of(&row.kind)?;
     let short =
         numbers::ready(found) < numbers::spec_replicas(scalable, found).unwrap_or(0) && row.kind != "Job";

@@ -50,8 +50,7 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
         unready_since_ms: sight.note.unready_since_ms,
         ..replicas::Observation::default()
     };
-    if let Some(found) =
-        sight.found.as_ref().filter(|_| sight.seen.as_ref().is_some_and(|seen| seen.mark.is_some()))
+    if let Some(found) = sight.found().filter(|_| sight.seen.as_ref().is_some_and(|seen| seen.mark.is_some()))
     {
         seen.spec = spec_replicas(scalable, found);
         seen.goal = annotation(found, GOAL_ANNOTATION).and_then(|goal| goal.parse().ok());
@@ -74,7 +73,7 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
 
 /// One cluster for `plan::autoscale`.
 pub(super) fn autoscaler(sight: &Sight) -> autoscale::Observation {
-    let found = sight.found.as_ref();
+    let found = sight.found();
     let of = |path: &str| found.and_then(|found| number(found, path));
     let time = |path: &str| {
         let text = found?.pointer(path)?.as_str()?;
@@ -101,7 +100,7 @@ pub(super) fn rollout(sight: &Sight) -> rollout::Observation {
         offline: sight.offline_since_ms.is_some() || !sight.synced,
         ..rollout::Observation::default()
     };
-    let Some(found) = &sight.found else { return seen };
+    let Some(found) = sight.found() else { return seen };
     let of = |path: &str| number(found, path).unwrap_or(0);
     // A shard that was given its template before turns were asked for has none of the hashes.
     let given = annotation(found, TEMPLATE_ANNOTATION).and_then(|hash| u64::from_str_radix(hash, 16).ok());

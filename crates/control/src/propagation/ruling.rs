@@ -164,11 +164,8 @@ fn verdicts(
     };
     let scalable = scalable(subject.row);
     let member = |sight: &Sight| {
-        let found = sight.found.as_ref().zip(scalable);
-        sight.placed(
-            subject.federation,
-            found.and_then(|(found, scalable)| numbers::spec_replicas(scalable, found)),
-        )
+        let replicas = scalable.and_then(|scalable| numbers::spec_replicas(scalable, sight.found()?));
+        sight.placed(subject.federation, replicas)
     };
     let members: Vec<placement::Member> = sights.iter().map(member).collect();
     let decided = placement::place(&wish, &members).into_iter();
@@ -297,7 +294,7 @@ impl<'a> Plans<'a> {
         let shard = |(at, share): (&usize, &Share)| replicas::JobShard {
             cluster: share.cluster.clone(),
             parallelism: share.goal,
-            given: self.sights.get(*at).and_then(|sight| sight.found.as_ref()).and_then(number),
+            given: self.sights.get(*at).and_then(|sight| sight.found()).and_then(number),
         };
         let shards: Vec<replicas::JobShard> = part.iter().zip(shares).map(shard).collect();
         self.completions = part.iter().copied().zip(replicas::completions(total, key, &shards)).collect();
@@ -366,10 +363,9 @@ impl<'a> Plans<'a> {
         }
         let Some(template) = self.template else { return shard };
         let before = sight
-            .found
-            .as_ref()
+            .found()
             .and_then(|found| found.pointer("/metadata/annotations")?.get(TEMPLATE_ANNOTATION)?.as_str());
-        match (self.turns.get(&at), &sight.found) {
+        match (self.turns.get(&at), sight.found()) {
             (Some(rollout::Turn::Hold), Some(found)) => {
                 let mut held = rollout::hold(&shard, found);
                 annotate(&mut held, TEMPLATE_ANNOTATION, before.unwrap_or("0").to_owned());
@@ -435,9 +431,9 @@ fn one(
     let annotations = subject.object.pointer("/metadata/annotations");
     let adopt =
         annotations.and_then(|all| all.get(ADOPT_ANNOTATION)).and_then(Value::as_str) != Some("false");
-    let drift = match (&wanted.intent, &sight.found) {
-        (Intent::Present { .. }, Some(found)) => propagation::drift(&wanted.shard, found),
-        _ => Vec::new(),
+    let drift = match wanted.intent {
+        Intent::Present { hash } => sight.drift(subject.key, &wanted.shard, hash),
+        Intent::Absent | Intent::Released => Vec::new(),
     };
     let mut ruling = decide(subject.federation, sight, wanted.intent, drift, adopt, &sight.note.memory);
     ruling.part = verdict.takes_part();

@@ -1,11 +1,12 @@
 //! What is seen of one object in one member, gathered for a decision.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use landfall_api::landfall::Cluster;
 use landfall_plan::placement::{self, Has};
-use landfall_plan::propagation::{Found, Observed, Origin};
+use landfall_plan::propagation::{self, Found, Observed, Origin};
 use landfall_plan::truth::Line;
 use serde_json::Value;
 
@@ -28,8 +29,8 @@ pub(super) struct Sight {
     pub unserved: bool,
     /// The shard as it was last seen, maybe long ago.
     pub seen: Option<Arc<Seen>>,
-    /// The same, read.
-    pub found: Option<Value>,
+    /// The same, read when it is first needed.
+    found: OnceCell<Option<Value>>,
     /// What is remembered of it.
     pub note: Note,
     /// What was last told about it.
@@ -50,12 +51,30 @@ impl Sight {
             offline_since_ms: member.silent_since_ms(),
             synced: shelf.synced() && member.session().is_some(),
             unserved: shelf.unserved(),
-            found: seen.as_ref().map(|seen| seen.value()),
+            found: OnceCell::new(),
             seen,
             note,
             line,
             member,
         }
+    }
+
+    /// The shard, read.
+    pub(super) fn found(&self) -> Option<&Value> {
+        self.found.get_or_init(|| self.seen.as_ref().map(|seen| seen.value())).as_ref()
+    }
+
+    /// Where what is there differs from what is meant; compared once per version.
+    pub(super) fn drift(&self, key: &Key, shard: &Value, hash: u64) -> Vec<String> {
+        let Some(seen) = &self.seen else { return Vec::new() };
+        if let Some((version, known, drift)) = &self.note.compared
+            && (version, *known) == (&seen.version, hash)
+        {
+            return drift.clone();
+        }
+        let drift = self.found().map(|found| propagation::drift(shard, found)).unwrap_or_default();
+        self.member.noting(key, |note| note.compared = Some((seen.version.clone(), hash, drift.clone())));
+        drift
     }
 
     /// The cluster's labels.

@@ -122,7 +122,7 @@ fn count(scalable: &Scalable, sight: &Sight) -> Option<Count> {
     // Nobody knows how many are ready where nobody can look.
     let silent = sight.offline_since_ms.is_some() || !sight.synced;
     let last = sight.line.as_ref().and_then(|line| line.count);
-    match &sight.found {
+    match sight.found() {
         Some(found) => {
             let wanted = numbers::spec_replicas(scalable, found)?;
             Some(Count { ready: if silent { 0 } else { numbers::ready(found) }, wanted })
@@ -147,10 +147,11 @@ fn new_status(
         let hostname = federation.config.hostname(&key.name, &key.namespace);
         let hostname = hostname.as_deref().filter(|_| row.kind == "Service");
         let part = sights.iter().zip(&rulings.each).filter(|(_, ruling)| ruling.part);
+        let read = status::adds_up(&row.kind, object);
         let shards: Vec<Shard<'_>> = part
             .map(|(sight, ruling)| Shard {
                 cluster: &sight.member.name,
-                object: sight.found.as_ref().unwrap_or(&Value::Null),
+                object: if read { sight.found().unwrap_or(&Value::Null) } else { &Value::Null },
                 offline: sight.offline_since_ms.is_some() || !sight.synced,
                 current: ruling.current,
             })

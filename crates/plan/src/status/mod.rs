@@ -69,6 +69,14 @@ const KINDS: &[(&str, Write)] = &[
     ("StatefulSet", workloads::stateful_set),
 ];
 
+/// Whether what members report matters for an object's status.
+pub fn adds_up(kind: &str, object: &Value) -> bool {
+    // Only load balancers have something to report.
+    let silent =
+        kind == "Service" && object.pointer("/spec/type").and_then(Value::as_str) != Some("LoadBalancer");
+    !silent && KINDS.iter().any(|(known, _)| *known == kind)
+}
+
 /// The whole new status of a federated object; none for kinds without one that is added up. Give a shard for every
 /// member that takes part. The same input gives the same status, and so does its own output.
 pub fn aggregate(federated: &Federated<'_>, shards: &[Shard<'_>]) -> Option<Value> {

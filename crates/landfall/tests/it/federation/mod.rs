@@ -1,6 +1,8 @@
 //! The federation as its users meet it: kubectl at the hub, kubectl at the members, and clusters that die.
 
 mod deletes;
+mod divides;
+mod leaders;
 mod mistakes;
 mod moves;
 mod spreads;

@@ -24,7 +24,7 @@ system-token,controllers,controllers-uid,system:masters
 ";
 
 /// A port that nobody listens on at this moment.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
