@@ -139,10 +139,13 @@ fn held(request: &Request<'_>) -> Bounds {
 fn maximums(request: &Request<'_>, seen: &[&Observation], total: u32) -> Vec<u32> {
     let needs = |seen: &Observation| seen.desired.max(1);
     let all: u64 = seen.iter().map(|seen| u64::from(needs(seen))).sum();
+    // Needs are served first only where equal parts do not serve them, and where they fit together: else the first would
+    // be served at the expense of the last.
+    let equal = u64::from(total) / (seen.len().max(1) as u64);
+    let first = all <= u64::from(total) && seen.iter().any(|seen| u64::from(needs(seen)) > equal);
     let slot = |seen: &&Observation| Slot {
         weight: seen.weight.max(1),
-        // Needs that do not fit together are not served first come, first served.
-        min: if all <= u64::from(total) { needs(seen) } else { 1 },
+        min: if first { needs(seen) } else { 1 },
         current: seen.bounds.map(|bounds| bounds.max),
         ..Slot::default()
     };
@@ -269,6 +272,9 @@ mod tests {
     fn bounds_are_divided_and_lent() {
         check(3, 12, "new new new", "1-4 1-4 1-4");
         check(1, 12, "new new new", "1-4 1-4 1-4");
+        // They are made one after the other.
+        check(3, 12, "1-4:0 new new", "1-4 1-4 1-4");
+        check(3, 12, "1-4:2 1-4:2 new", "1-4 1-4 1-4");
         check(3, 12, "1-4:2 1-4:2 1-4:2", "1-4 1-4 1-4");
         // One has reached its bound: half of what the others can spare.
         check(2, 20, "1-10:10 1-10:2", "1-14 1-6");

@@ -38,13 +38,9 @@ pub(super) fn settled(object: &Value) -> bool {
 /// One cluster for `plan::replicas`.
 pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> replicas::Observation {
     let spec = &sight.cluster.spec;
-    let silent = sight.offline_since_ms.or_else(|| {
-        // Not read yet: it counts with what was told last.
-        (!sight.synced).then(|| sight.member.health.lock().since_ms)
-    });
     let mut seen = replicas::Observation {
         cluster: sight.member.name.clone(),
-        offline_since_ms: silent,
+        offline_since_ms: sight.offline_since_ms,
         cordoned: spec.cordoned,
         draining: draining || spec.draining,
         unready_since_ms: sight.note.unready_since_ms,
@@ -59,8 +55,9 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
             let updated = number(found, "/status/updatedReplicas").unwrap_or(0);
             seen.updated = Some(if settled(found) { updated } else { 0 });
         }
-    } else if let Some(count) = sight.line.as_ref().and_then(|line| line.count).filter(|_| silent.is_some()) {
-        seen.spec = Some(count.wanted);
+    } else if let Some(count) = sight.line.as_ref().and_then(|line| line.count).filter(|_| !sight.synced) {
+        // Not read yet, or not to be read: it counts with what was told last.
+        (seen.spec, seen.ready) = (Some(count.wanted), count.wanted);
     }
     if let Some(pods) = &sight.note.pods
         && sight.note.unready_since_ms.is_some()

@@ -474,7 +474,13 @@ fn decide(
         Step::Orphan => Some(Job::Orphan),
         Step::Apply | Step::Adopt | Step::Nothing | Step::Owe(_) | Step::Wait => None,
     };
-    let current = decision.step == Step::Nothing && matches!(intent, Intent::Present { .. });
+    // A member that does not answer carries what it was last seen to carry.
+    let carried = sight.seen.as_ref().and_then(|seen| seen.mark.as_ref()).and_then(|mark| mark.hash);
+    let current = match (&decision.step, intent) {
+        (Step::Nothing, Intent::Present { .. }) => true,
+        (Step::Owe(_), Intent::Present { hash }) => carried == Some(hash),
+        _ => false,
+    };
     Ruling { decision, job, part: false, share: None, current }
 }
 

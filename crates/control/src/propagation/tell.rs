@@ -53,8 +53,7 @@ pub(super) fn tell(
         Err(_) => known.clone(),
     };
     // Many shards arrive at once; their arrivals are told together.
-    let moving =
-        lines.iter().any(|line| line.state == State::Pending) && sights.iter().any(|s| s.member.busy(key));
+    let moving = lines.iter().any(|line| line.state == State::Pending);
     if moving && !federation.patience.ran_out(key) {
         federation.queue.push_after(key, SETTLE);
         return;

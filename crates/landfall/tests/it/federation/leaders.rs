@@ -46,6 +46,7 @@ impl Hubs {
             for file in ["ca.crt", "ca.key", "sa.key"] {
                 std::fs::copy(self.data(other).join("pki").join(file), data.join("pki").join(file)).unwrap();
             }
+            std::fs::copy(self.data(other).join("secrets.key"), data.join("secrets.key")).unwrap();
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
         command.args([
