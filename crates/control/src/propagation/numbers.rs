@@ -105,7 +105,9 @@ pub(super) fn rollout(sight: &Sight) -> rollout::Observation {
     seen.observed = settled(found);
     seen.replicas = of("/spec/replicas");
     seen.updated = of("/status/updatedReplicas");
-    seen.available = of("/status/availableReplicas");
+    // While old ones are there, it is them who are available.
+    let old = of("/status/replicas").saturating_sub(seen.updated);
+    seen.available = of("/status/availableReplicas").saturating_sub(old);
     let progressing = condition(found, "Progressing");
     let text = |key: &str| progressing.and_then(|condition| condition.get(key)).and_then(Value::as_str);
     if text("reason") == Some("NewReplicaSetAvailable") {
