@@ -118,17 +118,25 @@ async fn measure(settings: &Settings, landfall: &Path) -> Result<BTreeMap<&'stat
 /// Where each object has arrived.
 struct Arrivals {
     members: usize,
-    seen: Mutex<HashMap<String, (Vec<bool>, usize, Option<Instant>)>>,
+    seen: Mutex<HashMap<String, Arrival>>,
+}
+
+/// Where one object has arrived.
+struct Arrival {
+    there: Vec<bool>,
+    count: usize,
+    everywhere: Option<Instant>,
 }
 
 impl Arrivals {
     fn arrive(&self, member: usize, what: String) {
         let mut seen = self.seen.lock().expect("nobody panics with it");
-        let (there, count, all) = seen.entry(what).or_insert_with(|| (vec![false; self.members], 0, None));
-        if !std::mem::replace(&mut there[member], true) {
-            *count += 1;
-            if *count == self.members {
-                *all = Some(Instant::now());
+        let new = || Arrival { there: vec![false; self.members], count: 0, everywhere: None };
+        let arrival = seen.entry(what).or_insert_with(new);
+        if !std::mem::replace(&mut arrival.there[member], true) {
+            arrival.count += 1;
+            if arrival.count == self.members {
+                arrival.everywhere = Some(Instant::now());
             }
         }
     }
@@ -137,7 +145,12 @@ impl Arrivals {
     async fn everywhere(&self, what: &str) -> Result<Instant> {
         let began = Instant::now();
         loop {
-            let all = self.seen.lock().expect("nobody panics with it").get(what).and_then(|(_, _, all)| *all);
+            let all = self
+                .seen
+                .lock()
+                .expect("nobody panics with it")
+                .get(what)
+                .and_then(|arrival| arrival.everywhere);
             match all {
                 Some(all) => return Ok(all),
                 None if began.elapsed() > PATIENCE => bail!("{what} did not arrive everywhere"),
