@@ -33,8 +33,8 @@ pub struct Update {
     pub finalizers: Option<(Vec<String>, String)>,
     /// The annotations it shall have.
     pub annotations: Vec<(&'static str, String)>,
-    /// The ports of a Service, with node ports that were chosen for it.
-    pub ports: Option<Value>,
+    /// The ports of a Service, with node ports that were chosen for it, on top of this resourceVersion.
+    pub ports: Option<(Value, String)>,
     /// Its status.
     pub status: Option<Value>,
     /// Debts to write down, or to strike out, first.
@@ -139,11 +139,14 @@ fn patch(update: &Update) -> Option<Value> {
         let annotations: Map<String, Value> = update.annotations.iter().map(entry).collect();
         metadata.insert("annotations".into(), annotations.into());
     }
+    if let Some((_, version)) = &update.ports {
+        metadata.insert("resourceVersion".into(), version.clone().into());
+    }
     let mut patch = Map::new();
     if !metadata.is_empty() {
         patch.insert("metadata".into(), metadata.into());
     }
-    if let Some(ports) = &update.ports {
+    if let Some((ports, _)) = &update.ports {
         patch.insert("spec".into(), json!({"ports": ports}));
     }
     (!patch.is_empty()).then(|| patch.into())

@@ -16,7 +16,7 @@ use crate::federation::Federation;
 use crate::kinds::KindId;
 use crate::lane::{Lane, Offered};
 use crate::shards::{self, Job};
-use crate::shelf::{Key, Shelf};
+use crate::shelf::{Key, Seen, Shelf};
 use crate::watch::{self, Change};
 
 /// How many shards are written to one member at a time.
@@ -34,6 +34,7 @@ pub struct Member {
     pub health: Mutex<Health>,
     /// Wakes whoever probes it: its address, its credentials or its probe changed.
     pub changed: Notify,
+    silent: Mutex<Option<i64>>,
     session: RwLock<Option<Arc<Session>>>,
     shelves: RwLock<HashMap<KindId, Arc<Shelf>>>,
     notes: Mutex<HashMap<Key, Note>>,
@@ -91,6 +92,7 @@ impl Member {
         Self {
             name: cluster.metadata.name.clone().unwrap_or_default(),
             cluster: RwLock::new(Arc::new(cluster)),
+            silent: Mutex::new(health.offline_since_ms()),
             health: Mutex::new(health),
             changed: Notify::new(),
             session: RwLock::new(None),
@@ -101,11 +103,22 @@ impl Member {
 
     /// Since when nothing can be told about it: it is offline, or was not asked often enough yet.
     pub fn silent_since_ms(&self) -> Option<i64> {
-        let health = self.health.lock();
-        match health.state {
-            State::Offline => Some(health.since_ms),
+        match self.health.lock().state {
+            State::Offline => *self.silent.lock(),
+            // It answers, but lets nobody in, or is not to be trusted yet.
+            State::NotReady if self.session().is_none() => *self.silent.lock(),
             State::Unknown | State::Ready | State::NotReady => None,
         }
+    }
+
+    /// Remembers since when it is not ready: a member that answers again, but not well, has not come back.
+    pub fn hear(&self, state: State, now_ms: i64) {
+        let mut silent = self.silent.lock();
+        *silent = match state {
+            State::Ready => None,
+            State::Offline | State::NotReady => silent.or(Some(now_ms)),
+            State::Unknown => *silent,
+        };
     }
 
     /// Begins to watch and to write, with nothing from before held for true.
@@ -148,6 +161,14 @@ impl Member {
             self.follow(federation, &session, shelf.clone());
         }
         shelf
+    }
+
+    /// The keys of what bears our mark, of a kind.
+    pub fn shards(self: &Arc<Self>, federation: &Arc<Federation>, kind: KindId) -> Vec<Key> {
+        let shelf = self.shelf(federation, kind);
+        let own = &federation.config.federation;
+        let marked = |seen: &Seen| seen.mark.as_ref().is_some_and(|mark| mark.federation == *own);
+        shelf.keys().into_iter().filter(|key| shelf.get(key).is_some_and(|seen| marked(&seen))).collect()
     }
 
     /// What is remembered of a shard.

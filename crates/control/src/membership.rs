@@ -22,6 +22,7 @@ use crate::events::{self, Happening};
 use crate::facts::{self, Facts};
 use crate::federation::{Federation, cluster_key, cluster_row, now_ms, rfc3339};
 use crate::member::Member;
+use crate::propagation;
 
 /// Holds a `Cluster` that is deleted until its shards are gone.
 pub const FINALIZER: &str = "landfall.dev/member";
@@ -158,7 +159,8 @@ impl Round {
             *health = health.after(&probe, thresholds, now_ms());
             (before, health.clone())
         };
-        self.connect(federation, member, before, &health);
+        member.hear(health.state, now_ms());
+        self.connect(federation, member, before, &health, &probe);
         if health.state != before {
             let members = federation.all_members();
             let ready = members.iter().filter(|member| member.health.lock().state == State::Ready).count();
@@ -188,13 +190,19 @@ impl Round {
         member: &Arc<Member>,
         before: State,
         health: &Health,
+        probe: &Probe,
     ) {
         match (health.state, before) {
             // Watches must not outlive the credentials they were opened with.
-            (State::Ready, _) if !self.connected || member.session().is_none() => {
+            (State::Ready, _) if *probe == Probe::Well && (!self.connected || member.session().is_none()) => {
                 let Some(client) = self.client.clone() else { return };
                 member.connect(federation, client);
                 self.connected = true;
+                federation.look_at_everything();
+            }
+            // Watches that were let in may not be any more.
+            (State::NotReady, before) if before != State::NotReady && matches!(probe, Probe::Refused(_)) => {
+                member.disconnect();
                 federation.look_at_everything();
             }
             (State::Offline, before) if before != State::Offline => {
@@ -357,7 +365,8 @@ fn annotated(cluster: &Cluster, name: &str) -> bool {
 /// Lets a `Cluster` go when nothing of ours is left there.
 async fn leave(federation: &Arc<Federation>, member: &Arc<Member>, cluster: &Cluster) {
     if !forgotten(cluster) && shards_left(federation, member) != Some(0) {
-        // Every object is looked at again: each takes its own shard away.
+        // Every object is looked at again: each takes its own shard away. What nobody knows goes too.
+        propagation::take_strays(federation, member);
         federation.look_at_everything();
         return;
     }
@@ -381,7 +390,7 @@ fn shards_left(federation: &Arc<Federation>, member: &Arc<Member>) -> Option<usi
         if !shelf.synced() {
             return None;
         }
-        left += shelf.len();
+        left += member.shards(federation, row.id).len();
     }
     Some(left)
 }

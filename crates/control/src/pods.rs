@@ -56,25 +56,25 @@ fn crash_looping(pod: &Value) -> bool {
     statuses.and_then(Value::as_array).is_some_and(|all| all.iter().any(|c| waits(c) == Some(true)))
 }
 
-/// Looks for something in a namespace that is not ours and would go with it.
+/// Kinds that are not federated, and hold what nobody wants to lose: (path, kind).
+const HELD: &[(&str, &str)] = &[("persistentvolumeclaims", "PersistentVolumeClaim"), ("pods", "Pod")];
+
+/// Looks for something in a namespace that is not ours and would go with it. What cannot be seen may be there.
 pub async fn look_inside(
     federation: &Arc<Federation>,
     member: &Member,
     client: &kube::Client,
     key: &Key,
 ) -> Result<(), Trouble> {
+    let rows = federation.kinds.all();
+    let federated =
+        rows.iter().filter(|row| row.namespaced).map(|row| (row.collection(&key.name), row.kind.as_str()));
+    let held = HELD.iter().map(|(plural, kind)| (format!("/api/v1/namespaces/{}/{plural}", key.name), *kind));
     let mut found = None;
-    for row in federation.kinds.all().iter().filter(|row| row.namespaced) {
-        let path = format!("{}?limit=50&labelSelector=%21{FEDERATION_LABEL}", row.collection(&key.name));
-        let list = match ask_json(client, Ask::new(Method::GET, &path), TIMEOUT).await {
-            Ok(list) => list,
-            // Not served there, so nothing of it is there; or not ours to see.
-            Err(trouble) if matches!(trouble.code(), Some(404)) => continue,
-            Err(trouble) => return Err(trouble),
-        };
-        let items = list.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        if let Some(name) = items.iter().find_map(|item| stranger(row, item)) {
-            found = Some(format!("{} {name}", row.kind));
+    for (path, kind) in federated.chain(held) {
+        let row = rows.iter().find(|row| row.kind == kind);
+        found = stranger_among(federation, client, &path, kind, row.map(|row| &**row)).await?;
+        if found.is_some() {
             break;
         }
     }
@@ -82,13 +82,47 @@ pub async fn look_inside(
     Ok(())
 }
 
+/// The first stranger of one kind, page by page.
+async fn stranger_among(
+    federation: &Federation,
+    client: &kube::Client,
+    path: &str,
+    kind: &str,
+    row: Option<&Row>,
+) -> Result<Option<String>, Trouble> {
+    let mut next = String::new();
+    loop {
+        // Shards of other federations are strangers too.
+        let own = &federation.config.federation;
+        let query = format!("limit={PODS_MAX}&labelSelector={FEDERATION_LABEL}%21%3D{own}&continue={next}");
+        let list = match ask_json(client, Ask::new(Method::GET, &format!("{path}?{query}")), TIMEOUT).await {
+            Ok(list) => list,
+            // Not served there, so nothing of it is there.
+            Err(trouble) if trouble.code() == Some(404) => return Ok(None),
+            Err(trouble) if trouble.code() == Some(403) => {
+                return Ok(Some(format!("a {kind} that we may not see")));
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        let items = list.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if let Some(name) = items.iter().find_map(|item| stranger(row, item)) {
+            return Ok(Some(format!("{kind} {name}")));
+        }
+        match list.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
+            // Such tokens are made of characters that may stand in a query, except these.
+            Some(token) => next = token.replace('+', "%2B").replace('=', "%3D").replace('/', "%2F"),
+            None => return Ok(None),
+        }
+    }
+}
+
 /// The name of an object that somebody else made on purpose: not what a cluster or a controller makes by itself.
-fn stranger(row: &Row, object: &Value) -> Option<String> {
+fn stranger(row: Option<&Row>, object: &Value) -> Option<String> {
     let metadata = object.get("metadata")?;
     let owned =
         metadata.get("ownerReferences").and_then(Value::as_array).is_some_and(|owners| !owners.is_empty());
     let name = metadata.get("name")?.as_str()?;
-    (!owned && kinds::eligible(row, object)).then(|| name.to_owned())
+    (!owned && row.is_none_or(|row| kinds::eligible(row, object))).then(|| name.to_owned())
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::federation::{Federation, now_ms};
 use crate::kinds::Row;
 use crate::member::Member;
 use crate::pods;
+use crate::propagation::TEMPLATE_ANNOTATION;
 use crate::shelf::{Key, Seen};
 
 /// Our name in `managedFields`.
@@ -66,6 +67,8 @@ pub struct Apply {
     pub origin: Origin,
     /// Nothing was seen there: look before writing.
     pub first: bool,
+    /// The uid of what was seen there: no other object is written to.
+    pub uid: Option<String>,
     /// A field of `spec` that keeps whatever number is there: an autoscaler's.
     pub leave: Option<&'static str>,
 }
@@ -94,6 +97,8 @@ pub async fn run(
     let row = federation.kinds.get(key.kind);
     let to = Place { federation, member, client, key, row: &row };
     let hash = job.hash();
+    let writes = matches!(job, Job::Apply(_) | Job::Delete { .. } | Job::Orphan);
+    let (applies, deletes) = (matches!(job, Job::Apply(_)), matches!(job, Job::Delete { .. }));
     let done = match job {
         Job::Apply(apply) => to.apply(&apply).await,
         Job::Delete { uid } => to.delete(&uid).await,
@@ -103,12 +108,33 @@ pub async fn run(
     };
     match done {
         Ok(()) => member.noting(key, |note| {
+            if deletes {
+                // What was in it when it was looked at may not be all that is.
+                note.shelters = None;
+            }
+            // A look that works says nothing about writes that do not.
+            if !writes {
+                return;
+            }
             note.failures = 0;
             note.pause = None;
             note.trouble = None;
             note.memory.refused = None;
         }),
-        Err(trouble) => to.failed(hash, &trouble),
+        Err(trouble) => {
+            if applies && trouble.passes() {
+                // It may have come about all the same, with a uid that nobody was told.
+                member.noting(key, |note| note.memory.uid = None);
+            }
+            if deletes {
+                member.noting(key, |note| note.shelters = None);
+            }
+            if writes {
+                to.failed(hash, &trouble);
+            } else {
+                federation.queue.push_after(key, REFUSED_WAIT.0);
+            }
+        }
     }
 }
 
@@ -149,7 +175,11 @@ impl Place<'_> {
             self.keep(there);
             return Ok(());
         }
-        let status = self.write(apply, apply.origin).await?;
+        let status = match self.write(apply, apply.origin).await {
+            // Another object has its name now, or somebody wrote meanwhile: look again.
+            Err(trouble) if !apply.first && uid_differs(&trouble) => return self.look_again().await,
+            written => written?,
+        };
         if apply.first && status != StatusCode::CREATED {
             // Somebody made it a moment before us.
             self.write(apply, Origin::Adopted).await?;
@@ -161,6 +191,11 @@ impl Place<'_> {
         let mut body = (*apply.shard).clone();
         propagation::mark(&mut body, &self.federation.config.federation, origin, apply.hash);
         self.leave(apply, &mut body);
+        if let (Some(uid), Some(metadata)) =
+            (&apply.uid, body.get_mut("metadata").and_then(Value::as_object_mut))
+        {
+            metadata.insert("uid".into(), uid.clone().into());
+        }
         let path = format!("{}?fieldManager={MANAGER}&force=true", self.path());
         let request = Ask::with(Method::PATCH, &path, "application/apply-patch+yaml", &body);
         self.federation.metrics.writes.inc();
@@ -249,6 +284,14 @@ impl Place<'_> {
     }
 }
 
+/// Whether an apply met another object than it was meant for.
+fn uid_differs(trouble: &Trouble) -> bool {
+    match trouble {
+        Trouble::Refused { code: 409 | 422, message, .. } => message.to_lowercase().contains("uid"),
+        Trouble::Refused { .. } | Trouble::Failed(_) => false,
+    }
+}
+
 /// The JSON patch that takes our marks and our hold off an object.
 fn letting_go(object: &Value) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_default();
@@ -267,6 +310,7 @@ fn letting_go(object: &Value) -> Value {
         ("annotations", ORIGIN_ANNOTATION),
         ("annotations", HASH_ANNOTATION),
         ("annotations", GOAL_ANNOTATION),
+        ("annotations", TEMPLATE_ANNOTATION),
     ];
     for (place, mark) in marks {
         if metadata.get(place).is_some_and(|map| map.get(mark).is_some()) {

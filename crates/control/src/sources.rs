@@ -96,6 +96,16 @@ fn follow_kind(federation: &Arc<Federation>, row: Arc<Row>) {
     });
 }
 
+/// Reads all debts again: there may be some of a kind that was not known before.
+fn reload_debts(federation: &Arc<Federation>) {
+    let Some(row) = federation.kinds.find("", "ConfigMap") else { return };
+    let shelf = federation.shelf(row.id);
+    for key in shelf.keys() {
+        let (Some(cluster), Some(seen)) = (Debts::cluster_of(&key), shelf.get(&key)) else { continue };
+        federation.debts.load(cluster, Some(&seen.value()), &federation.kinds);
+    }
+}
+
 /// What one change at the hub means for others than the object itself.
 fn changed(federation: &Arc<Federation>, row: &Row, key: &Key) {
     match (row.group.as_str(), row.kind.as_str()) {
@@ -135,6 +145,7 @@ fn changed(federation: &Arc<Federation>, row: &Row, key: &Key) {
                 && let Some(row) = federation.kinds.add(&definition)
             {
                 follow_kind(federation, row);
+                reload_debts(federation);
             }
         }
         _ => {}

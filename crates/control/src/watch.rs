@@ -97,7 +97,9 @@ pub async fn follow(client: kube::Client, row: Arc<Row>, labels: &str, shelf: &S
     loop {
         match events.try_next().await {
             Ok(Some(event)) => {
-                shelf.set_unserved(false);
+                if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
+                    shelf.set_unserved(false);
+                }
                 take(&row, shelf, &mut listed, event, &tell);
             }
             Ok(None) => return,
@@ -139,7 +141,12 @@ fn take(
 }
 
 fn fail(row: &Row, shelf: &Shelf, error: &watcher::Error, tell: &impl Fn(Change)) {
-    let missing = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 404);
+    // What may not be seen and never was is as good as not there.
+    let never = shelf.is_empty();
+    let missing = |error: &kube::Error| match error {
+        kube::Error::Api(status) => status.code == 404 || status.code == 403 && never,
+        _ => false,
+    };
     let unserved = match error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => missing(error),
         _ => false,

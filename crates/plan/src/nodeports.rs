@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::hash::fnv1_32;
 
-/// The annotation of a Service that says how often a node port was chosen for it: a refusal adds one.
+/// The annotation of a Service that says how often node ports were chosen for it, and which: `2:31234,31235`. A refusal
+/// adds one.
 pub const ANNOTATION: &str = "landfall.dev/node-port-choice";
 
 /// Kubernetes' range for node ports.
@@ -65,6 +66,36 @@ pub fn choose(key: &str, service: &Value, taken: &BTreeSet<u32>, choice: u32) ->
     Some(ports.into())
 }
 
+/// How often was chosen, and what.
+pub fn read_choice(text: &str) -> (u32, BTreeSet<u32>) {
+    let (count, ports) = text.split_once(':').unwrap_or((text, ""));
+    (count.parse().unwrap_or(0), ports.split(',').filter_map(|port| port.parse().ok()).collect())
+}
+
+/// Writes how often was chosen, and what was chosen now: what the Service did not have before.
+pub fn write_choice(count: u32, before: &Value, ports: &Value) -> String {
+    let had = used(before);
+    let all = ports.as_array().into_iter().flatten();
+    let new = all
+        .filter_map(|port| u32::try_from(port.get("nodePort")?.as_u64()?).ok())
+        .filter(|port| !had.contains(port));
+    format!("{count}:{}", new.map(|port| port.to_string()).collect::<Vec<_>>().join(","))
+}
+
+/// The Service without node ports that were chosen for it.
+pub fn without(service: &Value, chosen: &BTreeSet<u32>) -> Value {
+    let mut bare = service.clone();
+    let ports = bare.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten();
+    for port in ports.filter_map(Value::as_object_mut) {
+        let number =
+            port.get("nodePort").and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
+        if number.is_some_and(|number| chosen.contains(&number)) {
+            port.remove("nodePort");
+        }
+    }
+    bare
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -86,6 +117,11 @@ mod tests {
         );
         assert_ne!(choose("shop/web", &service, &BTreeSet::from([port]), 0), Some(first.clone()));
         assert_ne!(choose("shop/web", &service, &BTreeSet::new(), 1), Some(first));
+        // What was chosen can be taken back; what was given cannot.
+        let given = json!({"spec": {"ports": choose("shop/web", &service, &BTreeSet::new(), 0).unwrap()}});
+        let (count, chosen) = read_choice(&write_choice(1, &service, &given["spec"]["ports"]));
+        assert_eq!((count, chosen.len()), (1, 1));
+        assert_eq!(used(&without(&given, &chosen)), [30443]);
         let all: BTreeSet<u32> = (30_000..32_768).collect();
         assert_eq!(choose("shop/web", &service, &all, 0), None);
         assert!(!lacks(&json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}})));

@@ -23,6 +23,9 @@ pub const CONDITION: &str = "Propagated";
 /// Most clusters that a message names.
 const NAMED_MAX: usize = 3;
 
+/// The longest reason that is told: all lines together must fit into an annotation.
+const WHY_CHARS_MAX: usize = 300;
+
 /// How a cluster's shard is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
@@ -100,7 +103,11 @@ impl Display for Line {
             write!(f, ", {ready} of {wanted} ready")?;
         }
         match &self.why {
-            Some(why) => write!(f, " ({})", why.replace(['\n', '\r'], " ")),
+            Some(why) => {
+                let short: String = why.chars().take(WHY_CHARS_MAX).collect();
+                let more = if short.len() < why.len() { "…" } else { "" };
+                write!(f, " ({}{more})", short.replace(['\n', '\r'], " "))
+            }
             None => Ok(()),
         }
     }

@@ -18,7 +18,7 @@ mod tell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_plan::propagation::{Deletion, Step};
+use landfall_plan::propagation::{Debt, Deletion, Step};
 use landfall_plan::truth;
 use landfall_runtime::clock;
 use serde_json::Value;
@@ -26,6 +26,8 @@ use serde_json::Value;
 use crate::federation::{Federation, now_ms};
 use crate::hub::{Update, Writer};
 use crate::kinds::{self, NAMESPACES, Row};
+use crate::member::Member;
+use crate::membership;
 use crate::shards::Job;
 use crate::shelf::{Key, Seen};
 use ruling::{Mistake, Ruling, Rulings, Subject};
@@ -70,7 +72,13 @@ pub async fn run(federation: &Arc<Federation>) {
 /// Looks at one object: observes, asks what to do, has it done.
 fn look(federation: &Arc<Federation>, key: &Key) {
     let row = federation.kinds.get(key.kind);
-    let Some(seen) = federation.shelf(key.kind).get(key) else {
+    let shelf = federation.shelf(key.kind);
+    if !shelf.synced() {
+        // What is not read yet is not gone.
+        federation.queue.push_after(key, SOON);
+        return;
+    }
+    let Some(seen) = shelf.get(key) else {
         settle(federation, key);
         return;
     };
@@ -105,8 +113,15 @@ fn look(federation: &Arc<Federation>, key: &Key) {
         .into_iter()
         .map(|member| Sight::new(federation, member, key, &lines))
         .collect();
+    let debts = federation.debts.of(key);
+    if deletion.is_none() && !debts.is_empty() {
+        // It is here again: what is meant now wins over what was owed then.
+        let debts = debts.into_iter().map(|(cluster, _)| (cluster, None)).collect();
+        Writer::submit(federation, key, Update { debts, ..Update::default() });
+        return;
+    }
     if deletion.is_none()
-        && let Some(update) = nodeports::before(federation, key, &row, &object, &sights)
+        && let Some(update) = nodeports::before(federation, key, &row, (&object, &seen.version), &sights)
     {
         Writer::submit(federation, key, update);
         return;
@@ -124,7 +139,11 @@ fn look(federation: &Arc<Federation>, key: &Key) {
                 None => tell::tell(federation, key, &row, &object, &sights, &Ok(rulings)),
             }
         }
-        Err(mistake) => tell::tell(federation, key, &row, &object, &sights, &Err(mistake)),
+        Err(mistake) => {
+            // Nothing is touched, except where the whole cluster leaves.
+            sights.iter().filter(|sight| sight.leaving()).for_each(|sight| take_away(federation, key, sight));
+            tell::tell(federation, key, &row, &object, &sights, &Err(mistake));
+        }
     }
 }
 
@@ -175,6 +194,8 @@ fn hold_back(
             sight.member.noting(key, |note| note.shelters = None);
         }
         if let Some(reason) = wait {
+            // What it waits for does not call it.
+            federation.queue.push_after(key, Duration::from_secs(1));
             ruling.job = None;
             ruling.decision.step = Step::Wait;
             ruling.decision.reason = reason;
@@ -188,11 +209,20 @@ fn hold_back(
 
 /// What must be known or done before a namespace goes.
 fn before_delete(federation: &Arc<Federation>, key: &Key, sight: &Sight) -> Option<landfall_plan::Reason> {
-    let inside = |row: &Arc<Row>| {
-        let shelf = sight.member.shelf(federation, row.id);
-        shelf.keys().into_iter().any(|other| other.namespace == key.name)
-    };
-    if federation.kinds.all().iter().filter(|row| row.namespaced).any(inside) {
+    let mut inside = false;
+    for row in federation.kinds.all().iter().filter(|row| row.namespaced) {
+        for other in
+            sight.member.shards(federation, row.id).iter().filter(|other| other.namespace == key.name)
+        {
+            inside = true;
+            let here = federation.shelf(row.id);
+            if here.synced() && here.get(other).is_none() && federation.debts.of(other).is_empty() {
+                // Nobody knows it any more: it is let go, and then counts as a stranger.
+                sight.member.submit(federation, other, Job::Orphan);
+            }
+        }
+    }
+    if inside {
         federation.queue.push_after(key, Duration::from_secs(1));
         return Some(landfall_plan::Reason::new("NotEmpty", "the shards in it go first"));
     }
@@ -250,6 +280,8 @@ fn let_go(
         return;
     }
     let owed = |(sight, ruling): (&Sight, &Ruling)| match &ruling.decision.step {
+        // Who is forgotten is owed nothing.
+        Step::Owe(_) if membership::forgotten(&sight.cluster) => None,
         Step::Owe(debt) => Some((sight.member.name.clone(), Some(debt.clone()))),
         _ => None,
     };
@@ -277,13 +309,46 @@ fn settle(federation: &Arc<Federation>, key: &Key) {
         }
         let ruling = ruling::settle(&federation.config.federation, &sight, &debt);
         if let Some(job) = ruling.job {
-            sight.member.submit(federation, key, job);
+            let namespace = key.kind == NAMESPACES && matches!(job, Job::Delete { .. });
+            if !(namespace && before_delete(federation, key, &sight).is_some()) {
+                sight.member.submit(federation, key, job);
+            }
         } else if ruling.decision.step == Step::Nothing {
             struck.push((cluster, None));
         }
     }
+    if federation.debts.of(key).is_empty() {
+        federation.patience.reset(key);
+        federation.all_members().iter().for_each(|member| member.forget(key));
+    }
     if !struck.is_empty() {
         Writer::submit(federation, key, Update { debts: struck, ..Update::default() });
+    }
+}
+
+/// Takes a shard out of a cluster that leaves, or lets it go where it shall stay.
+fn take_away(federation: &Arc<Federation>, key: &Key, sight: &Sight) {
+    let stays = sight.stays_when_leaving();
+    let debt = if stays { Debt::Orphan } else { Debt::Delete { uid: None } };
+    let ruling = ruling::settle(&federation.config.federation, sight, &debt);
+    let Some(job) = ruling.job else { return };
+    let namespace = key.kind == NAMESPACES && matches!(job, Job::Delete { .. });
+    if !(namespace && before_delete(federation, key, sight).is_some()) {
+        sight.member.submit(federation, key, job);
+    }
+}
+
+/// Takes away what a leaving cluster has of objects that the hub does not have.
+pub(crate) fn take_strays(federation: &Arc<Federation>, member: &Arc<Member>) {
+    for row in federation.kinds.all() {
+        let here = federation.shelf(row.id);
+        let strays = member
+            .shards(federation, row.id)
+            .into_iter()
+            .filter(|key| here.synced() && here.get(key).is_none());
+        for key in strays {
+            take_away(federation, &key, &Sight::new(federation, member.clone(), &key, &[]));
+        }
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn before(
     federation: &Arc<Federation>,
     key: &Key,
     row: &Row,
-    object: &Value,
+    (object, version): (&Value, &str),
     sights: &[Sight],
 ) -> Option<Update> {
     if row.kind != "Service" || !row.group.is_empty() {
@@ -28,28 +28,24 @@ pub(super) fn before(
     }
     let note =
         object.pointer("/metadata/annotations").and_then(|all| all.get(ANNOTATION)).and_then(Value::as_str);
-    let choice: u32 = note.and_then(|text| text.parse().ok()).unwrap_or(0);
-    let refused = |sight: &Sight| {
+    let (choice, chosen) = nodeports::read_choice(note.unwrap_or(""));
+    let refused = |sight: &&Sight| {
         let refused = sight.note.memory.refused.as_ref();
         sight.offline_since_ms.is_none() && refused.is_some_and(|refused| refused.message.contains(TAKEN))
     };
     // Only what was chosen here is chosen anew: a port that the user gave stays, and the refusal is told.
-    let again = choice > 0 && sights.iter().any(refused);
-    if !(again || nodeports::lacks(object) && needed(federation, key)) {
+    let refusing: Vec<&Sight> = sights.iter().filter(|sight| choice > 0 && refused(sight)).collect();
+    if refusing.is_empty() && !(nodeports::lacks(object) && needed(federation, key)) {
         return None;
     }
-    let mut service = object.clone();
-    if again {
-        let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
-        ports
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-            .for_each(|port| _ = port.remove("nodePort"));
-    }
+    let service = if refusing.is_empty() { object.clone() } else { nodeports::without(object, &chosen) };
     let ports = nodeports::choose(&key.path(), &service, &taken(federation, key), choice)?;
-    let annotations = vec![(ANNOTATION, (choice + 1).to_string())];
-    Some(Update { annotations, ports: Some(ports), ..Update::default() })
+    for sight in refusing {
+        // The next answer is about the next choice.
+        sight.member.noting(key, |note| (note.memory.refused, note.pause, note.failures) = (None, None, 0));
+    }
+    let annotations = vec![(ANNOTATION, nodeports::write_choice(choice + 1, &service, &ports))];
+    Some(Update { annotations, ports: Some((ports, version.to_owned())), ..Update::default() })
 }
 
 /// Whether an Ingress of the same namespace sends to the Service.

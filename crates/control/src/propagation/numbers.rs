@@ -57,7 +57,11 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
         }
     } else if let Some(count) = sight.line.as_ref().and_then(|line| line.count).filter(|_| !sight.synced) {
         // Not read yet, or not to be read: it counts with what was told last.
-        (seen.spec, seen.ready) = (Some(count.wanted), count.wanted);
+        seen.spec = Some(count.wanted);
+    }
+    if !sight.synced {
+        // Nobody shrinks for the sake of what may not be there any more.
+        seen.ready = 0;
     }
     if let Some(pods) = &sight.note.pods
         && sight.note.unready_since_ms.is_some()
@@ -94,7 +98,7 @@ pub(super) fn autoscaler(sight: &Sight) -> autoscale::Observation {
 pub(super) fn rollout(sight: &Sight) -> rollout::Observation {
     let mut seen = rollout::Observation {
         cluster: sight.member.name.clone(),
-        offline: sight.offline_since_ms.is_some() || !sight.synced,
+        offline: sight.offline_since_ms.is_some(),
         ..rollout::Observation::default()
     };
     let Some(found) = sight.found() else { return seen };

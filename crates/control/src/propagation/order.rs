@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use landfall_plan::Reason;
+use landfall_plan::{Reason, truth};
 use serde_json::Value;
 
 use super::sight::Sight;
@@ -42,6 +42,16 @@ fn waits_for_secret(federation: &Arc<Federation>, key: &Key, name: &str, sight: 
     let Some(row) = federation.kinds.find("", "Secret") else { return false };
     let secret = Key { kind: row.id, namespace: key.namespace.clone(), name: name.into() };
     // One that the hub does not have is the members' own affair.
-    let here = federation.shelf(row.id).get(&secret).is_some_and(|seen| !seen.deleting);
-    here && sight.member.shelf(federation, row.id).get(&secret).is_none()
+    let Some(here) = federation.shelf(row.id).get(&secret).filter(|seen| !seen.deleting) else {
+        return false;
+    };
+    let object = here.value();
+    // Nor is one that is not meant for this member.
+    let told = object
+        .pointer("/metadata/annotations")
+        .and_then(|all| all.get(truth::ANNOTATION))
+        .and_then(Value::as_str);
+    let meant =
+        told.is_none_or(|text| truth::read(text).iter().any(|line| line.cluster == sight.member.name));
+    kinds::eligible(&row, &object) && meant && sight.member.shelf(federation, row.id).get(&secret).is_none()
 }

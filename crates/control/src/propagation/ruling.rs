@@ -89,7 +89,11 @@ pub(super) fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, M
     let deletion = Deletion::of(subject.object);
     let verdicts = verdicts(subject, sights, deletion)?;
     let plans = Plans::new(subject, sights, &verdicts)?;
-    let rules = overrides::read(subject.object).map_err(|error| mistake(&error))?;
+    // Whatever it wished no longer matters once it is deleted.
+    let rules = match deletion {
+        Some(_) => Vec::new(),
+        None => overrides::read(subject.object).map_err(|error| mistake(&error))?,
+    };
     let mut made: HashMap<Form, (Arc<Value>, u64)> = HashMap::new();
     let mut each = Vec::with_capacity(sights.len());
     for (at, (sight, (verdict, reason))) in sights.iter().zip(&verdicts).enumerate() {
@@ -159,7 +163,9 @@ fn verdicts(
         tolerations: placement::tolerations(subject.object).map_err(|error| mistake(&error))?,
     };
     let around = match subject.namespace {
-        Some(namespace) => Selection::of(namespace).unwrap_or_default(),
+        Some(namespace) => {
+            Selection::of(namespace).map_err(|error| Mistake(format!("its namespace: {error}")))?
+        }
         None => Selection::default(),
     };
     let scalable = scalable(subject.row);
@@ -316,6 +322,14 @@ impl<'a> Plans<'a> {
         });
         self.look_again_ms = plan.look_again_ms;
         self.parts = part.iter().copied().zip(plan.parts).collect();
+        if part.iter().filter_map(|at| self.sights.get(*at)).any(Sight::unread) {
+            // While somebody is not read yet, bounds stay: their sum cannot be known.
+            for (part, seen) in part.iter().zip(&clusters) {
+                if let (Some(part), Some(bounds)) = (self.parts.get_mut(part), seen.bounds) {
+                    part.step = autoscale::Step::Set(bounds);
+                }
+            }
+        }
     }
 
     fn rollout(&mut self, subject: &Subject<'_>, part: &[usize]) -> Result<(), Mistake> {
@@ -327,7 +341,10 @@ impl<'a> Plans<'a> {
             part.iter().filter_map(|at| self.sights.get(*at)).map(numbers::rollout).collect();
         let plan = rollout::sequence(Some(&strategy), template, &clusters, now_ms());
         self.look_again_ms = [self.look_again_ms, plan.look_again_ms].into_iter().flatten().min();
-        self.turns = part.iter().copied().zip(plan.turns.iter().map(|(_, turn, _)| *turn)).collect();
+        // While somebody is not read yet, nobody's turn begins: the last leader may have begun one there.
+        let unread = part.iter().filter_map(|at| self.sights.get(*at)).any(Sight::unread);
+        let turn = |turn: rollout::Turn| if unread { rollout::Turn::Hold } else { turn };
+        self.turns = part.iter().copied().zip(plan.turns.iter().map(|(_, own, _)| turn(*own))).collect();
         (self.template, self.rollout) = (Some(template), Some(plan));
         Ok(())
     }
@@ -342,7 +359,7 @@ impl<'a> Plans<'a> {
         };
         Form {
             replicas: share.and_then(|share| share.replicas),
-            goal: share.map(|share| share.goal),
+            goal: share.filter(|share| share.replicas.is_some()).map(|share| share.goal),
             bounds,
             apart: held || self.completions.contains_key(&at),
         }
@@ -352,7 +369,10 @@ impl<'a> Plans<'a> {
     fn finish(&self, at: usize, mut shard: Value, sight: &Sight) -> Value {
         if let (Some(scalable), Some(share)) = (self.scalable, self.shares.get(&at)) {
             scalable.set(&mut shard, share.replicas);
-            annotate(&mut shard, GOAL_ANNOTATION, share.goal.to_string());
+            // Where somebody else rules the number, its changes are no changes of the shard.
+            if share.replicas.is_some() {
+                annotate(&mut shard, GOAL_ANNOTATION, share.goal.to_string());
+            }
         }
         if let Some(completions) = self.completions.get(&at) {
             set(&mut shard, "completions", *completions);
@@ -437,6 +457,12 @@ fn one(
     };
     let mut ruling = decide(subject.federation, sight, wanted.intent, drift, adopt, &sight.note.memory);
     ruling.part = verdict.takes_part();
+    if sight.synced && sight.seen.is_none() && finished_job(subject) {
+        // It has done its work; whoever took it away did not ask for more.
+        ruling.decision.step = Step::Nothing;
+        ruling.decision.reason = Reason::new("Finished", "the Job has ended and was taken away there");
+        ruling.current = true;
+    }
     ruling.share = share;
     if let (Step::Apply | Step::Adopt, Intent::Present { hash }) = (&ruling.decision.step, wanted.intent) {
         let observed = sight.observed(Vec::new());
@@ -445,10 +471,21 @@ fn one(
             hash,
             origin: propagation::origin(&observed, &sight.note.memory),
             first: sight.seen.is_none(),
+            uid: sight.seen.as_ref().map(|seen| seen.uid.to_string()),
             leave: wanted.leave,
         }));
     }
     ruling
+}
+
+/// Whether the object is a Job that has ended.
+fn finished_job(subject: &Subject<'_>) -> bool {
+    let conditions = subject.object.pointer("/status/conditions").and_then(Value::as_array);
+    let ended = |condition: &Value| {
+        let text = |key: &str| condition.get(key).and_then(Value::as_str);
+        matches!(text("type"), Some("Complete" | "Failed")) && text("status") == Some("True")
+    };
+    subject.row.kind == "Job" && conditions.is_some_and(|all| all.iter().any(ended))
 }
 
 fn decide(

@@ -82,6 +82,11 @@ impl Sight {
         self.cluster.metadata.labels.clone().unwrap_or_default()
     }
 
+    /// Whether it answers, but what it has is not read yet.
+    pub(super) fn unread(&self) -> bool {
+        !self.synced && self.offline_since_ms.is_none()
+    }
+
     /// Whether the cluster is being taken out of the federation.
     pub(super) fn leaving(&self) -> bool {
         self.cluster.metadata.deletion_timestamp.is_some()

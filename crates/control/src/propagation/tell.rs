@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_plan::propagation::{Origin, Step};
+use landfall_plan::propagation::{Debt, Origin, Step};
 use landfall_plan::replicas::Scalable;
 use landfall_plan::status::{self, Federated, Shard};
 use landfall_plan::truth::{self, Count, Line, State};
@@ -92,7 +92,10 @@ fn lines(row: &Row, object: &Value, sights: &[Sight], rulings: &[Ruling]) -> Vec
 
 /// What is told about one cluster; nothing when it has no part and nothing of ours.
 fn line(row: &Row, generation: i64, sight: &Sight, ruling: &Ruling) -> Option<Line> {
-    let leaving = matches!(ruling.decision.step, Step::Delete { .. } | Step::Orphan);
+    let leaving = matches!(
+        ruling.decision.step,
+        Step::Delete { .. } | Step::Orphan | Step::Owe(Debt::Delete { .. } | Debt::Orphan)
+    );
     if !ruling.part && !leaving {
         return None;
     }
@@ -171,7 +174,7 @@ fn new_status(
     let word = if holds { "True" } else { "False" };
     status::set_condition(&mut conditions, truth::CONDITION, word, reason.code, &reason.message, &now);
     if let Some(rollout) = rulings.as_ref().ok().and_then(|rulings| rulings.rollout.as_ref()) {
-        let going = if rollout.code == "Complete" { "False" } else { "True" };
+        let going = if rollout.code == "RolloutComplete" { "False" } else { "True" };
         status::set_condition(&mut conditions, "RollingOut", going, rollout.code, &rollout.message, &now);
     }
     whole["conditions"] = conditions.into();

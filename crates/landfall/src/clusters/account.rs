@@ -27,7 +27,7 @@ const MANAGE: &[&str] = &["get", "list", "watch", "create", "update", "patch", "
 const READ: &[&str] = &["get", "list", "watch"];
 /// What the hub only looks at.
 const LOOKED_AT: &[(&str, &[&str])] = &[
-    ("", &["pods", "nodes", "events", "endpoints"]),
+    ("", &["pods", "persistentvolumeclaims", "nodes", "events", "endpoints"]),
     ("events.k8s.io", &["events"]),
     ("discovery.k8s.io", &["endpointslices"]),
 ];

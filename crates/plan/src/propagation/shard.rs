@@ -33,6 +33,8 @@ const MEMBERS_OWN: &[(&str, &[&str])] = &[
     ("ServiceAccount", &["secrets"]),
     ("Namespace", &["spec"]),
     ("Job", &["spec", "selector"]),
+    // A member that tidied up would be given the Job again, and run it again.
+    ("Job", &["spec", "ttlSecondsAfterFinished"]),
     ("Job", &["spec", "template", "metadata", "labels", "controller-uid"]),
     ("Job", &["spec", "template", "metadata", "labels", "batch.kubernetes.io/controller-uid"]),
     ("PersistentVolumeClaim", &["spec", "volumeName"]),

@@ -90,3 +90,31 @@ fn a_cluster_leaves_is_forgotten_and_joins_again() {
             .collect()
     });
 }
+
+/// A namespace that is owed to a cluster is looked into before it goes, as it would have been at once.
+#[test]
+fn a_debt_spares_strangers_too() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground("debts", base.path()) else { return };
+    playground.kubectl_ok("create namespace shop");
+    playground.kubectl_ok("create configmap ours -n shop --from-literal=x=1");
+    let there = |what: &str| -> Vec<bool> {
+        MEMBERS.iter().map(|member| playground.object(member, what) != Value::Null).collect()
+    };
+    becomes("everywhere", &vec![true; 3], || there("configmap ours -n shop"));
+    playground.kubectl_ok("--context eu-west create configmap theirs -n shop --from-literal=x=1");
+    // Users still reach its API; the hub does not.
+    playground.fault(&["cut", "eu-west", "hub"]);
+    becomes("offline", &"True".to_owned(), || {
+        playground
+            .kubectl_ok("get cluster eu-west -o jsonpath={.status.conditions[?(@.type==\"Offline\")].status}")
+    });
+    playground.kubectl_ok("delete namespace shop --timeout=60s");
+    becomes("gone where it can be", &vec![false, true, false], || there("namespace shop"));
+    playground.fault(&["heal", "eu-west"]);
+    becomes("what is ours goes", &vec![false; 3], || there("configmap ours -n shop"));
+    becomes("paid", &Value::Null, || {
+        playground.object("federation", "configmap owed-eu-west -n landfall-system")
+    });
+    assert_eq!(there("configmap theirs -n shop"), [false, true, false]);
+}

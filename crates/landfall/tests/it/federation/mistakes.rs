@@ -54,6 +54,10 @@ fn mistakes_are_told_and_change_nothing() {
         becomes("mended", &"True Propagated".to_owned(), || playground.propagated("deployment web"));
     }
     assert_eq!(versions(), before, "no shard was touched");
+    // A mistake does not keep an object from being deleted.
+    playground.give(&deployment("landfall.dev/overrides", "nonsense"));
+    playground.kubectl_ok("delete deployment web --timeout=60s");
+    becomes("gone", &vec![-1, -1, -1], versions);
     let events = playground.kubectl_ok("get events --field-selector reason=Invalid");
     assert!(events.contains("cluster-selector"), "{events}");
 }

@@ -117,3 +117,46 @@ data:
     playground.kubectl_ok("delete configmap settings");
     becomes("what was there before stays", &expected, data);
 }
+
+const WEB: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web}
+spec:
+  defaultBackend: {service: {name: web, port: {number: 80}}}
+"#;
+
+#[test]
+fn an_ingress_gets_node_ports_that_are_the_same_and_free_everywhere() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground("node ports", base.path()) else { return };
+    let ports = || playground.numbers("service web", "/spec/ports/0/nodePort");
+    let own = || {
+        playground
+            .object("federation", "service web")
+            .pointer("/spec/ports/0/nodePort")
+            .and_then(Value::as_i64)
+    };
+    playground.give(WEB);
+    becomes("chosen", &true, || own().is_some());
+    let first = own().unwrap();
+    becomes("the same everywhere", &vec![first; 3], ports);
+    playground.kubectl_ok("delete ingress,service web --timeout=60s");
+    becomes("gone", &vec![-1; 3], ports);
+    // Somebody has it now in one cluster.
+    playground.kubectl_ok(&format!(
+        "--context us-east create service nodeport theirs --tcp=80 --node-port={first}"
+    ));
+    playground.give(WEB);
+    becomes("another one", &true, || {
+        own().is_some_and(|port| port != first) && ports() == vec![own().unwrap(); 3]
+    });
+}
