@@ -64,6 +64,9 @@ fn the_guide_to_the_federation_can_be_typed_and_its_manifest_given() {
     };
     let base = tempfile::tempdir().unwrap();
     let playground = Playground::start(base.path(), &[]);
+    let release = base.path().join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_landfall"), release.join("landfall")).unwrap();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/federation.md");
     let text = std::fs::read_to_string(path).unwrap();
     let lines = typed(&text);
