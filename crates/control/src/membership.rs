@@ -14,6 +14,7 @@ use std::time::Duration;
 use http::Method;
 use landfall_api::landfall::{ApiProbe, Cluster};
 use landfall_plan::membership::{Condition, Health, Probe, State, Thresholds, Truth};
+use landfall_runtime::clock;
 use serde_json::{Value, json};
 
 use crate::client::{self, Ask, Credentials, Opening, Trouble, ask};
@@ -118,14 +119,16 @@ async fn watch_over(federation: &Arc<Federation>, member: &Arc<Member>) {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         }
+        let began = clock::instant();
         round.look(federation, member, &cluster).await;
         if cluster.metadata.deletion_timestamp.is_some() {
             leave(federation, member, &cluster).await;
         }
         let period = settings(&cluster).0;
-        // Woken early when its address or its credentials change; probes do not come faster than four a second.
+        // Woken early when its address or its credentials change; probes do not come faster than four a second. One that
+        // waited in vain was part of the period: a machine that says nothing at all is found as soon as one that refuses.
         tokio::time::sleep(Duration::from_millis(250)).await;
-        let rest = period.saturating_sub(Duration::from_millis(250));
+        let rest = period.saturating_sub(began.elapsed());
         let _ = tokio::time::timeout(rest, member.changed.notified()).await;
     }
 }
