@@ -7,6 +7,7 @@
 
 mod day;
 mod faults;
+mod federation;
 mod leftovers;
 #[path = "../../../../tests/members/run.rs"]
 mod members;

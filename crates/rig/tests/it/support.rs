@@ -65,7 +65,7 @@ pub(crate) fn config(name: &str, clusters: usize, nodes: usize) -> Config {
 
 /// The program that the images are made of: what the workspace's tests have just been built with, or else built now.
 /// Not always built: alone it has other features of its dependencies, and all of them would be built a second time.
-fn landfall() -> PathBuf {
+pub(crate) fn landfall() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let binary = test.ancestors().nth(2).unwrap().join("landfall");
     if !binary.is_file() {
