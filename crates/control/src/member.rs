@@ -21,6 +21,8 @@ use crate::watch::{self, Change};
 
 /// How many shards are written to one member at a time.
 const WORKERS_MAX: usize = 8;
+/// How long the first list of a kind may take.
+const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often everything is listed anew, whatever the watches say.
 const COMPARE_EVERY: Duration = Duration::from_secs(600);
 
@@ -242,8 +244,15 @@ impl Member {
             };
             loop {
                 let following = watch::follow(client.clone(), shelf.row.clone(), &labels, &shelf, &tell);
-                // A slow full comparison: whatever a watch may have missed is found by the next list.
-                let _ = tokio::time::timeout(COMPARE_EVERY, following).await;
+                // A slow full comparison: whatever a watch may have missed is found by the next list. One that does not
+                // come to its end is begun again.
+                let enough = async {
+                    tokio::time::sleep(LIST_TIMEOUT).await;
+                    if shelf.synced() {
+                        tokio::time::sleep(COMPARE_EVERY).await;
+                    }
+                };
+                tokio::select! { () = following => {}, () = enough => {} }
             }
         });
     }

@@ -41,6 +41,8 @@ pub const FINALIZER: &str = "landfall.dev/shards";
 
 /// How often everything is looked at although nothing changed.
 const RESYNC: Duration = Duration::from_secs(300);
+/// How often what is owed is looked at although nothing changed: nobody else asks for it.
+const DEBTS_EVERY: Duration = Duration::from_secs(10);
 /// How soon an object is looked at again while its shards are being written.
 const SOON: Duration = Duration::from_millis(100);
 /// How often the pods of a shard that is not ready are looked at.
@@ -66,7 +68,13 @@ pub async fn run(federation: &Arc<Federation>) {
             federation.queue.push_all(federation.everything());
         }
     };
-    tokio::join!(looks, resyncs);
+    let debts = async {
+        loop {
+            tokio::time::sleep(DEBTS_EVERY).await;
+            federation.queue.push_all(federation.debts.keys());
+        }
+    };
+    tokio::join!(looks, resyncs, debts);
 }
 
 /// Looks at one object: observes, asks what to do, has it done.
