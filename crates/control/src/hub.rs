@@ -19,6 +19,7 @@ use crate::debts;
 use crate::events::{self, Happening};
 use crate::federation::Federation;
 use crate::lane::{Lane, Offered};
+use crate::propagation::FINALIZER;
 use crate::shelf::{Key, Seen};
 
 const WORKERS_MAX: usize = 16;
@@ -99,7 +100,11 @@ async fn write(federation: &Arc<Federation>, key: &Key, update: Update) -> Resul
     let path = row.path(&key.namespace, &key.name);
     if let Some(patch) = patch(&update) {
         let request = Ask::with(Method::PATCH, &path, "application/merge-patch+json", &patch);
-        keep(federation, key, ask_json(client, request, TIMEOUT).await?);
+        let object = ask_json(client, request, TIMEOUT).await?;
+        // An object that is let go may be gone: the watch tells, and may have told already.
+        if !update.finalizers.as_ref().is_some_and(|(kept, _)| !kept.iter().any(|name| name == FINALIZER)) {
+            keep(federation, key, object);
+        }
     }
     if let Some(status) = &update.status {
         let patch = json!([{"op": "add", "path": "/status", "value": status}]);
@@ -120,12 +125,7 @@ async fn write(federation: &Arc<Federation>, key: &Key, update: Update) -> Resul
 fn keep(federation: &Federation, key: &Key, object: Value) {
     let shelf = federation.shelf(key.kind);
     let seen = Seen::new(&shelf.row, object);
-    let finalizers =
-        seen.value().pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
-    // The last finalizer's end is the object's: only the watch knows.
-    if !(seen.deleting && finalizers == 0) {
-        shelf.put(key, Arc::new(seen));
-    }
+    shelf.put(key, Arc::new(seen));
 }
 
 fn patch(update: &Update) -> Option<Value> {
