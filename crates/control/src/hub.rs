@@ -102,7 +102,7 @@ async fn write(federation: &Arc<Federation>, key: &Key, update: Update) -> Resul
         let request = Ask::with(Method::PATCH, &path, "application/merge-patch+json", &patch);
         let object = ask_json(client, request, TIMEOUT).await?;
         // An object that is let go may be gone: the watch tells, and may have told already.
-        if !update.finalizers.as_ref().is_some_and(|(kept, _)| !kept.iter().any(|name| name == FINALIZER)) {
+        if update.finalizers.as_ref().is_none_or(|(kept, _)| kept.iter().any(|name| name == FINALIZER)) {
             keep(federation, key, object);
         }
     }
