@@ -85,12 +85,7 @@ fn a_delay_is_felt_both_ways_and_goes_away() {
     curl(&url).expect("the host is not slowed");
     rig.delay("us-east", "eu-west", Duration::ZERO, 100).unwrap();
     curl_at(&rig, "us-east-1", &url).expect_err("everything is lost");
-    rig.delay("host", "eu-west", Duration::from_millis(150), 0).unwrap();
-    let began = Instant::now();
-    // kubectl takes longer, and that is all.
-    shows(&rig, "eu-west", WELL);
-    assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
-    assert_eq!(rig.broken().len(), 2, "{:?}", rig.broken());
+    assert_eq!(rig.broken().len(), 1, "{:?}", rig.broken());
     rig.heal().unwrap();
     let quick = (0..5).map(|_| time()).min().unwrap();
     assert!(quick < Duration::from_millis(600), "{quick:?}");
