@@ -37,9 +37,7 @@ fn the_readme_can_be_typed() {
     };
     let base = tempfile::tempdir().unwrap();
     let playground = Playground::start(base.path(), &[]);
-    let release = base.path().join("target/release");
-    std::fs::create_dir_all(&release).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_landfall"), release.join("landfall")).unwrap();
+    built(base.path());
     let mut ran = 0;
     for line in typed(&readme()) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -64,9 +62,7 @@ fn the_guide_to_the_federation_can_be_typed_and_its_manifest_given() {
     };
     let base = tempfile::tempdir().unwrap();
     let playground = Playground::start(base.path(), &[]);
-    let release = base.path().join("target/release");
-    std::fs::create_dir_all(&release).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_landfall"), release.join("landfall")).unwrap();
+    built(base.path());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/federation.md");
     let text = std::fs::read_to_string(path).unwrap();
     let lines = typed(&text);
@@ -85,6 +81,13 @@ fn the_guide_to_the_federation_can_be_typed_and_its_manifest_given() {
     ] {
         type_in(line, &playground, base.path(), &kubectl);
     }
+}
+
+/// Puts the binary where the documents say that the build puts it.
+fn built(beside: &Path) {
+    let release = beside.join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_landfall"), release.join("landfall")).unwrap();
 }
 
 /// Types a line into a shell beside the playground.
