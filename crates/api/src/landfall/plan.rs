@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::object::object;
-use super::{Address, DnsAnswer, ObjectReference, SessionAffinity, WhenAllDown};
+use super::{
+    Address, Coordinates, DnsAnswer, HealthCheck, ObjectReference, PlanFederation, SessionAffinity,
+    WhenAllDown,
+};
 
 object! {
     /// What was decided about one service: members, verdicts, capacity, and who goes where, with reasons.
@@ -45,6 +48,16 @@ pub struct TrafficPlanSpec {
     /// How long answers may be kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_ttl_seconds: Option<i32>,
+    /// Further names it answers to: the hosts of its Ingresses.
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// How its endpoints are probed; a TCP connection to the first port when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// What every edge must know of the federation; only in the plan [`FEDERATION_PLAN`](super::FEDERATION_PLAN).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub federation: Option<PlanFederation>,
 }
 
 /// A port of the service.
@@ -60,6 +73,9 @@ pub struct PlanPort {
     /// `TCP` or `UDP`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub protocol: String,
+    /// The same on every node of every member, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_port: Option<i32>,
 }
 
 /// A member that serves it.
@@ -75,6 +91,9 @@ pub struct PlanCluster {
     /// Its zones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<String>,
+    /// Where it stands on the globe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coordinates: Option<Coordinates>,
     /// Where clients reach the service there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
@@ -85,6 +104,9 @@ pub struct PlanCluster {
     pub verdict: Verdict,
     /// Endpoints that are ready.
     pub endpoints: i32,
+    /// Its pods, where the service is headless.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pods: Vec<PlanPod>,
     /// What they can carry, in requests per second; without a limit when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
@@ -94,6 +116,18 @@ pub struct PlanCluster {
     /// Nothing new goes there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cordoned: bool,
+}
+
+/// A ready pod of a headless service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["ips"]))]
+pub struct PlanPod {
+    /// Its own name under the service, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Its addresses.
+    pub ips: Vec<String>,
 }
 
 /// The majority's decision about a member's endpoints.
@@ -110,12 +144,34 @@ pub struct Verdict {
     pub votes_up: i32,
     /// Edges that say down.
     pub votes_down: i32,
+    /// Who says what, and since when.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["edge"]))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub votes: Vec<PlanVote>,
     /// Why.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// Who goes where: the clusters for clients that stand in one place, in order.
+/// What one edge says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["edge", "up"]))]
+pub struct PlanVote {
+    /// The edge.
+    pub edge: String,
+    /// What it says.
+    pub up: bool,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Why it says down.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Who goes where: the clusters for clients that stand in one place, in order. With neither a member nor a region it is
+/// about clients of whom nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanVantage {
