@@ -15,6 +15,20 @@ pub fn value(value: &Value) -> u64 {
     hash.0
 }
 
+/// A hash of texts, one after the other. Similar texts have hashes that differ in all bits.
+pub(crate) fn texts(parts: &[&str]) -> u64 {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    parts.iter().for_each(|part| hash.text(b's', part));
+    mix(hash.0)
+}
+
+/// Stirs a number so that every bit of it sways every bit of the result (the finaliser of SplitMix64).
+pub(crate) fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 /// FNV-1a, 64 bits.
 struct Fnv(u64);
 

@@ -10,12 +10,15 @@
 //!                     └─► propagation   Apply, Adopt, Delete, Owe, Wait … with a reason
 //!
 //!   probes ─► membership   Ready, Offline
+//!   edges' votes ─► quorum   verdicts: up or down, by the majority
+//!   round trips, places ─► proximity   who is near to whom
+//!   verdicts, capacity, load, nearness ─► traffic   who goes where, and how much
 //!   shards' status ─► status   the federated object's own: honest sums
 //!   decisions ─► truth   what each cluster has, in words
 //! ```
 //!
 //! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`], [`autoscale`], [`overrides`], [`rollout`],
-//! [`propagation`], [`status`], [`truth`].
+//! [`propagation`], [`status`], [`truth`]; then [`quorum`], [`proximity`], [`traffic`].
 //!
 //! Every decision carries a [`Reason`] that `kubectl describe` can print. Times are milliseconds since the Unix
 //! epoch and end in `_ms`; where waiting is part of the decision, it says when to look again.
@@ -31,10 +34,13 @@ pub mod nodeports;
 pub mod overrides;
 pub mod placement;
 pub mod propagation;
+pub mod proximity;
+pub mod quorum;
 pub mod reason;
 pub mod replicas;
 pub mod rollout;
 pub mod status;
+pub mod traffic;
 pub mod truth;
 
 pub use reason::Reason;

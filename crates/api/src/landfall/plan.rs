@@ -34,7 +34,7 @@ pub struct TrafficPlanSpec {
     /// Who goes where.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vantages: Vec<PlanVantage>,
-    /// Members that the traffic must never leave; all when empty.
+    /// Members that the traffic must never leave; all when empty. A fence that nobody is in has the one name `-`.
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fence: Vec<String>,
@@ -116,6 +116,12 @@ pub struct PlanCluster {
     /// Nothing new goes there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cordoned: bool,
+    /// Where clients reach its Ingresses there: what `spec.hosts` are answered with, if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ingress_addresses: Vec<Address>,
+    /// Why no vantage has it among its choices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 /// A ready pod of a headless service.
@@ -170,8 +176,10 @@ pub struct PlanVote {
     pub reason: String,
 }
 
-/// Who goes where: the clusters for clients that stand in one place, in order. With neither a member nor a region it is
-/// about clients of whom nothing is known.
+/// Who goes where: the clusters for clients that stand in one place, in order: those that take a part, then those that stand
+/// by. What is not among them must not be used. With neither a member nor
+/// a region it is about clients of whom nothing is known. A member that is not told of is told what its region is, and a
+/// region that is not told of what clients are told of whom nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanVantage {

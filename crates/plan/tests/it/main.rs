@@ -3,5 +3,8 @@
 mod placement;
 mod propagation;
 mod properties;
+mod proximity;
+mod quorum;
 mod replicas;
+mod traffic;
 mod vectors;

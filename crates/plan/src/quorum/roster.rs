@@ -1,0 +1,122 @@
+//! The edges that there are, and which of them vote on a target.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use landfall_api::landfall::PlanEdge;
+
+use crate::hash;
+
+/// So many edges probe a target and vote on it: probes grow with neither edges nor routes.
+pub const VOTERS_MAX: usize = 5;
+
+/// The edges of the federation, by the cluster they stand in; made once, asked often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roster {
+    seats: Vec<Seat>,
+    seat_of: HashMap<String, usize>,
+}
+
+/// A cluster with edges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seat {
+    cluster: String,
+    /// Those that have spoken lately, in order of their names, with the hashes of these.
+    alive: Vec<(String, u64)>,
+}
+
+impl Roster {
+    /// The roster as the federation's plan tells it. An edge that is told twice counts once.
+    pub fn new(edges: &[PlanEdge]) -> Self {
+        let by_name: BTreeMap<&str, &PlanEdge> =
+            edges.iter().rev().map(|edge| (edge.name.as_str(), edge)).collect();
+        let mut clusters: BTreeMap<&str, Vec<&PlanEdge>> = BTreeMap::new();
+        for edge in by_name.values() {
+            clusters.entry(&edge.cluster).or_default().push(edge);
+        }
+        let mut roster = Self::default();
+        for (at, (cluster, edges)) in clusters.into_iter().enumerate() {
+            roster.seat_of.extend(edges.iter().map(|edge| (edge.name.clone(), at)));
+            let alive = edges.iter().filter(|edge| edge.alive);
+            let alive = alive.map(|edge| (edge.name.clone(), hash::texts(&[&edge.name]))).collect();
+            roster.seats.push(Seat { cluster: cluster.to_owned(), alive });
+        }
+        roster
+    }
+
+    /// The cluster of an edge.
+    pub fn cluster_of(&self, edge: &str) -> Option<&str> {
+        self.seats.get(*self.seat_of.get(edge)?).map(|seat| seat.cluster.as_str())
+    }
+
+    /// All edges that have spoken lately.
+    pub fn alive(&self) -> impl Iterator<Item = &str> {
+        self.seats.iter().flat_map(|seat| &seat.alive).map(|(name, _)| name.as_str())
+    }
+
+    /// How many clusters have an edge that has spoken lately, and how many have edges at all.
+    pub fn seats(&self) -> (usize, usize) {
+        (self.seats.iter().filter(|seat| !seat.alive.is_empty()).count(), self.seats.len())
+    }
+
+    /// The edges that vote on a target: at most [`VOTERS_MAX`] that are alive, of as many clusters as there are.
+    ///
+    /// Every edge has a score for every target (rendezvous hashing): when one comes or goes, only its own places change
+    /// hands. First stand the best edges of all clusters, by their scores; then the second best of all, and so on.
+    pub fn voters(&self, target: &str) -> Vec<&str> {
+        let target = hash::texts(&[target]);
+        let mut voters = Vec::with_capacity(VOTERS_MAX);
+        let mut tier: Vec<Ranked<'_>> = Vec::new();
+        for seat in &self.seats {
+            let best = seat.alive.iter().map(|edge| ranked(target, edge)).min();
+            keep_best(&mut tier, best);
+        }
+        voters.extend(tier.iter().map(|(_, name)| *name));
+        if voters.len() < VOTERS_MAX {
+            self.fill(target, &mut voters);
+        }
+        voters
+    }
+
+    /// Where fewer clusters than places have edges: the second best of each, then the third best.
+    fn fill<'a>(&'a self, target: u64, voters: &mut Vec<&'a str>) {
+        let mut seats: Vec<Vec<Ranked<'a>>> = self
+            .seats
+            .iter()
+            .map(|seat| {
+                let mut all: Vec<_> = seat.alive.iter().map(|edge| ranked(target, edge)).collect();
+                all.sort_unstable();
+                all
+            })
+            .collect();
+        seats.retain(|seat| seat.len() > 1);
+        for place in 1.. {
+            let mut tier = Vec::new();
+            seats.iter().for_each(|seat| keep_best(&mut tier, seat.get(place).copied()));
+            if tier.is_empty() {
+                return;
+            }
+            voters.extend(tier.iter().map(|(_, name)| *name).take(VOTERS_MAX.saturating_sub(voters.len())));
+            if voters.len() >= VOTERS_MAX {
+                return;
+            }
+        }
+    }
+}
+
+/// The highest score stands first; names decide what scores leave open.
+type Ranked<'a> = (Reverse<u64>, &'a str);
+
+fn ranked(target: u64, (name, hash): &(String, u64)) -> Ranked<'_> {
+    (Reverse(hash::mix(target ^ hash.rotate_left(32))), name)
+}
+
+/// Puts one more into a short sorted list that keeps the best.
+fn keep_best<'a>(best: &mut Vec<Ranked<'a>>, one: Option<Ranked<'a>>) {
+    let Some(one) = one else { return };
+    let at = best.partition_point(|other| *other < one);
+    if at < VOTERS_MAX {
+        best.truncate(VOTERS_MAX - 1);
+        best.insert(at, one);
+    }
+}
