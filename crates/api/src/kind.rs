@@ -78,7 +78,7 @@ pub struct Subresources {
     pub token: bool,
     /// `/binding`, `/eviction` and `/log` (pods of members).
     pub eviction: bool,
-    /// `/approval` (unused by built-in federation kinds).
+    /// `/approval` (requests for certificates).
     pub approval: bool,
 }
 
@@ -126,6 +126,10 @@ pub trait Rules: Send + Sync {
     }
     /// What is wrong with a change of status.
     fn validate_status(&self, _object: &Value, _old: &Value) -> ErrorList {
+        ErrorList::new()
+    }
+    /// What is wrong with an approval or a denial.
+    fn validate_approval(&self, _object: &Value, _old: &Value) -> ErrorList {
         ErrorList::new()
     }
     /// Whether a name is right, with Kubernetes' sentences when it is not; `prefix` when it is a generateName.

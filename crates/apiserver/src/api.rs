@@ -15,13 +15,14 @@ use crate::admission::Admission;
 use crate::audit::Audit;
 use crate::authn::{Authenticator, Found, User};
 use crate::authz::live::Rbac;
+use crate::authz::{Attributes, Verdict};
 use crate::catalog::Catalog;
 use crate::definitions::Definitions;
 use crate::openapi::CustomSchemas;
 use crate::read::logs::PodLogs;
 use crate::telemetry::Telemetry;
 use crate::write::By;
-use crate::{authz, crd, encode, errors, keys, reviews, write};
+use crate::{authz, crd, edges, encode, errors, keys, reviews, write};
 
 /// The server's state.
 pub struct Api {
@@ -70,7 +71,7 @@ impl Api {
         let object: Value = serde_json::from_slice(&entry.value).ok()?;
         let deleted = meta::string(&object, "deletionTimestamp");
         let deleted_s = deleted.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second);
-        Some(Found { uid: meta::uid(&object).to_owned(), deleted_s })
+        Some(Found { uid: meta::uid(&object).to_owned(), deleted_s, object })
     }
 
     /// 404 or 403 when a namespace is missing or going away.
@@ -108,6 +109,7 @@ impl Api {
 
     /// Rules that look beyond one object: nobody gives rights that they do not have.
     pub fn guard(&self, kind: &Kind, object: &Value, old: Option<&Value>, by: &By<'_>) -> Result<(), Status> {
+        edges::guard(kind, object, old, by.user)?;
         if !authz::live::concerns(&kind.group) {
             return Ok(());
         }
@@ -120,6 +122,12 @@ impl Api {
             old,
         };
         authz::escalation::escalation_check(&self.authz.policy(), &write)
+    }
+
+    /// Whether somebody may do something: by what edges may do, else by roles.
+    pub fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        let own = |name: &str| edges::is_own_request(&self.store.snapshot(), asked.user, name);
+        edges::authorize(asked, &own).unwrap_or_else(|| self.authz.policy().authorize(asked))
     }
 
     /// Answers a review.
@@ -144,6 +152,7 @@ impl Api {
         answer(&reviews::Context {
             user,
             policy: &policy,
+            authorize: &|asked| self.authorize(asked),
             authenticator: &self.authn,
             lookup: &lookup,
             namespace,

@@ -14,7 +14,6 @@ use landfall_api::{Kind, Scope, Status, meta, rules};
 use landfall_runtime::clock;
 use serde_json::json;
 
-use crate::convert;
 use crate::errors::{must_have_version, no_such_page};
 use crate::http::answer;
 use crate::http::body::{self, Body};
@@ -30,6 +29,7 @@ use crate::write::body::{Decoded, object as decode_object, value as decode_value
 use crate::write::patch::Patch;
 use crate::write::update::Part;
 use crate::write::{By, Deed, Wanted, Written, create, patch, scale, update};
+use crate::{convert, edges};
 
 pub use crate::errors::{no_such_path, not_allowed};
 
@@ -152,7 +152,7 @@ async fn read_many(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>,
 async fn open_watch(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
     let shape = shape(call, place)?;
     let selection = Selection::parse(&place.kind, place.namespace(), place.name(), call.options)?;
-    let stop = call.api.tasks.stopping();
+    let stop = edges::dismissed(call.api, call.user);
     let frames = watch::watch(&*call.api.store, shape, selection, call.options, stop).await?;
     let mut response = answer::json(StatusCode::OK, Bytes::new());
     *response.body_mut() = Body::stream(frames);
@@ -314,6 +314,9 @@ where
         ("status", "get") if sub.status => read_one(call, place).await,
         ("status", "update") if sub.status => put(call, place, Part::Status, sent).await,
         ("status", "patch") if sub.status => change(call, place, Part::Status, sent).await,
+        ("approval", "get") if sub.approval => read_one(call, place).await,
+        ("approval", "update") if sub.approval => put(call, place, Part::Approval, sent).await,
+        ("approval", "patch") if sub.approval => change(call, place, Part::Approval, sent).await,
         ("finalize", "update") if sub.finalize => put(call, place, Part::Finalize, sent).await,
         ("scale", _) if sub.scale.is_some() => scale_of(call, place, verb, sent).await,
         ("token", "create") if sub.token => token(call, place, sent).await,

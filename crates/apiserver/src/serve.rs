@@ -15,14 +15,14 @@ use landfall_runtime::clock;
 
 use crate::api::Api;
 use crate::audit;
-use crate::authn::{ANONYMOUS, MASTERS, User, impersonate, x509};
+use crate::authn::{ANONYMOUS, MASTERS, User, impersonate, unauthorized, x509};
 use crate::authz::{self, Attributes};
 use crate::http::answer::{self, Style};
 use crate::http::body::{Body, Slot};
 use crate::http::negotiate::{self, Encoding, Offers};
 use crate::options::{self, Options};
 use crate::route::{self, Route, Target};
-use crate::{resources, system};
+use crate::{edges, resources, system};
 
 /// Requests served at once, watches excluded; more get 429.
 const INFLIGHT_MAX: i64 = 4_000;
@@ -41,6 +41,8 @@ const URI_BYTES_MAX: usize = 16 * 1024;
 pub struct Peer {
     /// Whoever its client certificate names.
     pub certificate: x509::Peer,
+    /// When that certificate ends, in seconds since 1970, where there is one.
+    pub ends_s: Option<i64>,
     /// Its address.
     pub address: Option<IpAddr>,
 }
@@ -262,7 +264,8 @@ where
     }
 }
 
-/// Who asks. A good token may be of an account that another hub has made a moment ago: that is looked up twice.
+/// Who asks. A good token may be of an account that another hub has made a moment ago, and so may an edge be: that is
+/// looked up twice.
 async fn authenticate(api: &Api, peer: &Peer, head: &Parts) -> Result<Arc<User>, Status> {
     let (result, looked) = authenticate_now(api, peer, head);
     if result.is_ok() || !looked || api.store.barrier().await.is_err() {
@@ -271,15 +274,24 @@ async fn authenticate(api: &Api, peer: &Peer, head: &Parts) -> Result<Arc<User>,
     authenticate_now(api, peer, head).0
 }
 
-/// Who asks, and whether the store was asked about them: only when a token's signature is good.
+/// Who asks, and whether the store was asked about them: when a token's signature or a certificate is good, or a token
+/// has the form of those that stand in Secrets.
 fn authenticate_now(api: &Api, peer: &Peer, head: &Parts) -> (Result<Arc<User>, Status>, bool) {
     let looked = Cell::new(false);
     let lookup = |plural: &str, namespace: &str, name: &str| {
         looked.set(true);
         api.lookup(plural, namespace, name)
     };
-    let result = api.authn.authenticate(&peer.certificate, &head.headers, &lookup, clock::epoch_s());
-    (result, looked.get())
+    let now_s = clock::epoch_s();
+    let ended = peer.ends_s.is_some_and(|ends_s| ends_s < now_s);
+    let certificate = if ended { &x509::Peer::Refused } else { &peer.certificate };
+    let result = api.authn.authenticate(certificate, &head.headers, &lookup, now_s);
+    let Ok(user) = result else { return (result, looked.get()) };
+    if !edges::admitted(&api.store.snapshot(), &user) {
+        tracing::debug!(user = user.name, "the certificate of an edge that is not there");
+        return (Err(unauthorized()), true);
+    }
+    (Ok(user), looked.get())
 }
 
 async fn authorize(
@@ -290,11 +302,11 @@ async fn authorize(
     note: &mut audit::Note,
 ) -> Result<(), Status> {
     let attributes = attributes(user, asked, head);
-    let mut verdict = api.authz.policy().authorize(&attributes);
+    let mut verdict = api.authorize(&attributes);
     if !verdict.allowed() && user.name != ANONYMOUS {
         // A binding may have been made through another hub a moment ago.
         api.authz.catch_up(&*api.store).await;
-        verdict = api.authz.policy().authorize(&attributes);
+        verdict = api.authorize(&attributes);
     }
     note.decision(&verdict);
     if verdict.allowed() { Ok(()) } else { Err(authz::forbidden(&attributes, verdict.reason())) }

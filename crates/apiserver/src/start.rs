@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use futures::future::OptionFuture;
 use landfall_api::{Kind, Status};
 use landfall_runtime::clock;
 use landfall_runtime::metrics::Registry;
@@ -20,12 +21,13 @@ use crate::audit::{self, Audit};
 use crate::authn::{Authenticator, ServiceAccounts, TokenFile};
 use crate::authz::live::Rbac;
 use crate::catalog::Catalog;
+use crate::edges::signer::Signer;
 use crate::housekeeping::{self, ObjectClient};
 use crate::http::server::Door;
 use crate::inside::Inside;
 use crate::openapi::CustomSchemas;
 use crate::telemetry::Telemetry;
-use crate::{bootstrap, crd, definitions, leader, openapi, pki};
+use crate::{bootstrap, certificates, crd, definitions, edges, leader, openapi, pki};
 
 /// Who issues service-account tokens, unless told otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -52,6 +54,8 @@ pub struct Config {
     pub identity: String,
     /// What else the server that leads does.
     pub beside: Option<Beside>,
+    /// How long edges' certificates last at most, in seconds.
+    pub edge_certificate_s: i64,
 }
 
 /// Why a server did not start.
@@ -121,6 +125,8 @@ pub struct Parts {
     pub admission: Option<Arc<dyn Admission>>,
     /// What else the server that leads does.
     pub beside: Option<Beside>,
+    /// How long edges' certificates last at most, in seconds; none where no edges come in.
+    pub edge_certificate_s: Option<i64>,
 }
 
 /// A running API server.
@@ -162,6 +168,7 @@ pub async fn start(
         identity: Some(config.identity),
         admission: None,
         beside: config.beside,
+        edge_certificate_s: Some(config.edge_certificate_s),
     };
     start_parts(parts, store, listener).await
 }
@@ -172,7 +179,8 @@ pub async fn start_parts(
     store: Arc<dyn Store>,
     listener: TcpListener,
 ) -> Result<Server, StartError> {
-    let Parts { pki, tokens, anonymous, audit, served, identity, admission, beside } = parts;
+    let Parts { pki, tokens, anonymous, audit, served, identity, admission, beside, edge_certificate_s } =
+        parts;
     let tasks = Tasks::default();
     let audiences = [ISSUER.to_owned()];
     let accounts = Arc::new(ServiceAccounts::new(ISSUER, &audiences, pki.sa_key, Vec::new()));
@@ -194,7 +202,11 @@ pub async fn start_parts(
     });
     prepare(&api, listener.local_addr().map_or(443, |a| a.port())).await?;
     tasks.spawn_until_stop(definitions::follow(api.clone()));
-    keep_house(&api, &served, identity.as_deref(), pki.authority.pem().into(), beside);
+    let house =
+        housekeeping::Config { root_ca: Some(pki.authority.pem().into()), builtin: served.rows.clone() };
+    let signer =
+        edge_certificate_s.map(|lifetime_s| Arc::new(Signer { authority: pki.authority, lifetime_s }));
+    keep_house(&api, house, identity.as_deref(), signer, beside);
     let door = Door::new(api.clone(), pki.tls);
     door.open(listener);
     Ok(Server { api, admin_kubeconfig: pki.admin_kubeconfig, door, tasks })
@@ -216,23 +228,20 @@ fn open_audit(
 /// Keeps house while this hub leads; always when it is alone.
 fn keep_house(
     api: &Arc<Api>,
-    served: &Served,
+    config: housekeeping::Config,
     identity: Option<&str>,
-    root_ca: Arc<str>,
+    signer: Option<Arc<Signer>>,
     beside: Option<Beside>,
 ) {
-    let config = housekeeping::Config { root_ca: Some(root_ca), builtin: served.rows.clone() };
     let client: Arc<dyn ObjectClient> = Arc::new(Inside(api.clone()));
     let registry = api.telemetry.registry.clone();
+    let signs = api.clone();
     let work = move || {
         let house = housekeeping::run(client.clone(), config.clone());
-        let beside = beside.as_ref().map(|beside| beside(registry.clone()));
-        async move {
-            match beside {
-                Some(beside) => _ = tokio::join!(house, beside),
-                None => house.await,
-            }
-        }
+        let beside = OptionFuture::from(beside.as_ref().map(|beside| beside(registry.clone())));
+        let signer = signer.clone().map(|signer| edges::signer::run(signs.clone(), signer));
+        let signer = OptionFuture::from(signer);
+        async move { _ = tokio::join!(house, beside, signer) }
     };
     let Some(identity) = identity else { return api.tasks.spawn_until_stop(work()) };
     // Names of machines and ports repeat among containers.
@@ -240,10 +249,13 @@ fn keep_house(
     api.tasks.spawn(leader::lead(api.clone(), identity, work));
 }
 
-/// Definitions have rules that only this crate knows.
+/// Definitions and requests for certificates have rules that only this crate knows.
 fn with_rules(mut kind: Kind) -> Arc<Kind> {
     if kind.group == crd::GROUP {
         kind.rules = Arc::new(crd::CrdRules);
+    }
+    if certificates::is_request(&kind) {
+        kind.rules = Arc::new(certificates::RULES);
     }
     Arc::new(kind)
 }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -134,6 +135,10 @@ pub(crate) struct HubOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
 
+    /// How long the certificates of edges last, such as 24h or 30m; they are renewed after two thirds of it.
+    #[arg(long, default_value = "24h", value_name = "DURATION")]
+    pub(crate) edge_certificate_ttl: Span,
+
     /// Refuse requests without credentials instead of treating them as system:anonymous.
     #[arg(long)]
     pub(crate) no_anonymous: bool,
@@ -226,6 +231,29 @@ impl FromStr for Listen {
     }
 }
 
+/// A length of time as people write it: `90s`, `30m`, `24h`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl Span {
+    /// A day.
+    pub(crate) const DAY: Self = Self(Duration::from_secs(24 * 3600));
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let units = [("h", 3600), ("m", 60), ("s", 1)];
+        let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+        let span = found.and_then(|(number, seconds)| number.parse::<u64>().ok()?.checked_mul(seconds));
+        match span.filter(|seconds| (1..=365 * 24 * 3600).contains(seconds)) {
+            Some(seconds) => Ok(Self(Duration::from_secs(seconds))),
+            None => Err("expected a time up to a year, such as 90s, 30m or 24h".into()),
+        }
+    }
+}
+
 /// How a federation is called that nobody named.
 const FEDERATION: &str = "federation";
 
@@ -252,6 +280,7 @@ impl HubOptions {
             encryption_key_file: None,
             token_auth_file: None,
             client_ca_file: None,
+            edge_certificate_ttl: Span::DAY,
             no_anonymous: false,
             audit_log: None,
         }

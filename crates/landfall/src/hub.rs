@@ -153,6 +153,7 @@ fn config(options: &HubOptions, url: &str, port: u16) -> start::Config {
         definitions: landfall_api::landfall::definitions(),
         identity: format!("{}-{}", hostname(), options.listen.port()),
         beside: Some(controllers(options, port)),
+        edge_certificate_s: i64::try_from(options.edge_certificate_ttl.0.as_secs()).unwrap_or(i64::MAX),
     }
 }
 

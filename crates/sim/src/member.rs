@@ -144,6 +144,7 @@ impl Member {
             served: served(),
             identity: None,
             admission: Some(Arc::new(admission)),
+            edge_certificate_s: None,
         };
         let server = start_parts(parts, store.clone(), listener).await.map_err(server_error)?;
         let this = Self {

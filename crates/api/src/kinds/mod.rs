@@ -7,6 +7,7 @@ mod authentication;
 mod authorization;
 mod autoscaling;
 mod batch;
+mod certificates;
 mod coordination;
 mod core;
 mod discovery;
@@ -31,7 +32,7 @@ enum Role {
 }
 
 /// The groups, in the order Kubernetes' discovery lists them.
-const GROUPS: [fn(Role) -> Vec<Kind>; 14] = [
+const GROUPS: [fn(Role) -> Vec<Kind>; 15] = [
     core::kinds,
     apps::kinds,
     events::kinds,
@@ -39,6 +40,7 @@ const GROUPS: [fn(Role) -> Vec<Kind>; 14] = [
     authorization::kinds,
     autoscaling::kinds,
     batch::kinds,
+    certificates::kinds,
     networking::kinds,
     policy::kinds,
     rbac::kinds,

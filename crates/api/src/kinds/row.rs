@@ -112,6 +112,11 @@ impl Kind {
         self.sub.eviction = true;
         self
     }
+    /// Has `/approval`.
+    pub(super) fn approval(mut self) -> Self {
+        self.sub.approval = true;
+        self
+    }
     /// Has `/token`.
     pub(super) fn token(mut self) -> Self {
         self.sub.token = true;

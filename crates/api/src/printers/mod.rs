@@ -7,6 +7,7 @@ mod apps;
 mod autoscaling;
 mod batch;
 mod cells;
+mod certificates;
 mod core;
 mod events;
 mod networking;
@@ -48,6 +49,7 @@ const SHEETS: &[(&str, &str, Sheet)] = &[
     ("autoscaling", "Scale", autoscaling::SCALE),
     ("batch", "CronJob", batch::CRON_JOB),
     ("batch", "Job", batch::JOB),
+    ("certificates.k8s.io", "CertificateSigningRequest", certificates::REQUEST),
     ("coordination.k8s.io", "Lease", core::LEASE),
     ("discovery.k8s.io", "EndpointSlice", networking::ENDPOINT_SLICE),
     ("events.k8s.io", "Event", events::EVENT),

@@ -13,6 +13,7 @@ use crate::rules::reviews::Review;
 use crate::status::Status;
 use crate::{meta, objectmeta};
 
+pub mod certificates;
 pub mod core;
 pub mod endpoints;
 pub mod events;
@@ -51,6 +52,7 @@ const TABLE: &[(&str, &str, Make)] = &[
     ("authorization.k8s.io", "SelfSubjectAccessReview", || Arc::new(Review::Own)),
     ("authorization.k8s.io", "SelfSubjectRulesReview", || Arc::new(Review::Other)),
     ("authorization.k8s.io", "SubjectAccessReview", || Arc::new(Review::Subject)),
+    ("certificates.k8s.io", "CertificateSigningRequest", || Arc::new(certificates::Request::UNCHECKED)),
     ("coordination.k8s.io", "Lease", || Arc::new(lease::Lease)),
     ("discovery.k8s.io", "EndpointSlice", || Arc::new(endpoints::EndpointSlice::REACHABLE)),
     ("events.k8s.io", "Event", || Arc::new(events::Event { strict: true })),

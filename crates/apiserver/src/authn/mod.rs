@@ -3,6 +3,7 @@
 //! ```text
 //!   client certificate ──► x509        (once per connection)
 //!   Bearer token ────────► token_file  (static tokens)
+//!                    ├───► bootstrap_token (short-lived, of Secrets)
 //!                    └───► serviceaccount (signed tokens, over jwt)
 //!   nothing ─────────────► system:anonymous
 //!   Impersonate-* ───────► impersonate (asks authz, then swaps the user)
@@ -13,6 +14,7 @@
 //!
 //! Deliberately absent: OIDC, webhooks, legacy tokens in Secrets.
 
+pub mod bootstrap_token;
 pub mod impersonate;
 pub mod jwt;
 pub mod oidc;
@@ -156,8 +158,9 @@ impl Authenticator {
         lookup: Lookup<'_>,
         now_s: i64,
     ) -> Result<Accepted, String> {
-        if let Some(user) = self.tokens.find(token) {
-            // A static token is meant for this API only.
+        let known = self.tokens.find(token).or_else(|| bootstrapper(token, lookup, now_s));
+        if let Some(user) = known {
+            // Such a token is meant for this API only.
             let ours = self.accounts.audiences();
             let wanted = audiences.unwrap_or(ours);
             let audiences: Vec<_> = ours.iter().filter(|a| wanted.contains(a)).cloned().collect();
@@ -171,6 +174,14 @@ impl Authenticator {
             Err(why) => Err(format!("[invalid bearer token, {why}]")),
         }
     }
+}
+
+/// Who shows a bootstrap token, if it is one.
+fn bootstrapper(token: &str, lookup: Lookup<'_>, now_s: i64) -> Option<Arc<User>> {
+    let (id, secret) = bootstrap_token::parse(token)?;
+    let name = format!("{}{id}", bootstrap_token::SECRET_PREFIX);
+    let found = lookup("secrets", bootstrap_token::NAMESPACE, &name)?;
+    bootstrap_token::user(id, secret, &found, now_s).map(Arc::new)
 }
 
 /// The 401 of Kubernetes.

@@ -28,6 +28,8 @@ pub struct Found {
     pub uid: String,
     /// Its deletionTimestamp in seconds since 1970, when it is being deleted.
     pub deleted_s: Option<i64>,
+    /// The object itself.
+    pub object: Value,
 }
 
 /// Makes and checks service accounts' tokens.

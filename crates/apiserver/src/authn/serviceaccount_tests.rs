@@ -14,7 +14,7 @@ fn owned(list: &[&str]) -> Vec<String> {
 }
 
 fn found(uid: &str) -> Option<Found> {
-    Some(Found { uid: uid.into(), deleted_s: None })
+    Some(Found { uid: uid.into(), ..Found::default() })
 }
 
 fn here(plural: &str, namespace: &str, name: &str) -> Option<Found> {

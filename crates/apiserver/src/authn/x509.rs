@@ -42,6 +42,11 @@ pub fn user(der: &[u8]) -> Option<User> {
     Some(User { name: name.into(), uid: uid.into(), groups, extra }.authenticated())
 }
 
+/// When a certificate (DER) ends, in seconds since 1970; what cannot be read has ended.
+pub fn ends_s(der: &[u8]) -> i64 {
+    X509Certificate::from_der(der).map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

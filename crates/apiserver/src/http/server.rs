@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::Api;
+use crate::authn::x509;
 use crate::pki::Tls;
 use crate::serve::{Peer, serve};
 
@@ -139,8 +140,10 @@ async fn connection(
     }
     let acceptor = TlsAcceptor::from(tls.config());
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await else { return };
-    let certificate = tls.peer(stream.get_ref().1.peer_certificates(), clock::epoch_s());
-    let peer = Arc::new(Peer { certificate, address: Some(address.ip()) });
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = tls.peer(shown, clock::epoch_s());
+    let ends_s = shown.and_then(<[_]>::first).map(|certificate| x509::ends_s(certificate));
+    let peer = Arc::new(Peer { certificate, ends_s, address: Some(address.ip()) });
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let (api, peer) = (api.clone(), peer.clone());

@@ -15,6 +15,9 @@ pub fn reset_fields(kind: &str, subresource: &str, custom: bool, status: bool) -
         ("status", _) if custom => &sets.metadata_and_spec,
         ("status", "Deployment") => &sets.spec_and_labels,
         ("status", "Pod") => &sets.pod,
+        ("status", "CertificateSigningRequest") => &sets.spec_and_conditions,
+        ("approval", "CertificateSigningRequest") => &sets.spec_and_certificate,
+        ("", "CertificateSigningRequest") => &sets.spec_and_status,
         ("status", _) => &sets.spec,
         _ if status => &sets.status,
         _ => &sets.nothing,
@@ -28,6 +31,9 @@ struct Sets {
     spec_and_labels: Set,
     metadata_and_spec: Set,
     pod: Set,
+    spec_and_conditions: Set,
+    spec_and_certificate: Set,
+    spec_and_status: Set,
 }
 
 impl Sets {
@@ -43,6 +49,9 @@ impl Sets {
                 &["metadata", "deletionTimestamp"],
                 &["metadata", "ownerReferences"],
             ]),
+            spec_and_conditions: Set::of_fields(&[&["spec"], &["status", "conditions"]]),
+            spec_and_certificate: Set::of_fields(&[&["spec"], &["status", "certificate"]]),
+            spec_and_status: Set::of_fields(&[&["spec"], &["status"]]),
         }
     }
 }

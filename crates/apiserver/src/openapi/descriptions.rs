@@ -6,8 +6,9 @@ use std::sync::Arc;
 use k8s_openapi::api::{
     apps::v1 as apps, authentication::v1 as authentication, authorization::v1 as authorization,
     autoscaling::v1 as autoscaling_v1, autoscaling::v2 as autoscaling_v2, batch::v1 as batch,
-    coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
-    networking::v1 as networking, policy::v1 as policy, rbac::v1 as rbac, scheduling::v1 as scheduling,
+    certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
+    discovery::v1 as discovery, events::v1 as events, networking::v1 as networking, policy::v1 as policy,
+    rbac::v1 as rbac, scheduling::v1 as scheduling,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
 use k8s_openapi::apimachinery::pkg::{api::resource, apis::meta::v1 as meta, runtime, util::intstr};
@@ -50,6 +51,7 @@ const ROOTS: &[(&str, &str, &str, Visit)] = roots! {
     "autoscaling" "v1": autoscaling_v1 { HorizontalPodAutoscaler }
     "autoscaling" "v2": autoscaling_v2 { HorizontalPodAutoscaler }
     "batch" "v1": batch { CronJob, Job }
+    "certificates.k8s.io" "v1": certificates { CertificateSigningRequest }
     "coordination.k8s.io" "v1": coordination { Lease }
     "discovery.k8s.io" "v1": discovery { EndpointSlice }
     "events.k8s.io" "v1": events { Event }

@@ -75,6 +75,9 @@ fn subresources(
     if sub.status {
         put(paths, &format!("{item}/status"), &own("status"), &CHANGE);
     }
+    if sub.approval {
+        put(paths, &format!("{item}/approval"), &own("approval"), &CHANGE);
+    }
     if sub.finalize {
         put(paths, &format!("{item}/finalize"), &own("finalize"), &[Action::Put]);
     }

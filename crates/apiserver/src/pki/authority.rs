@@ -109,6 +109,30 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// An edge's certificate (PEM) for the key of a signing request (PEM): its user, group and uid, from and until when
+    /// in seconds since 1970. Nothing but the key is taken from the request.
+    pub fn edge(
+        &self,
+        request_pem: &str,
+        (name, group, uid): (&str, &str, &str),
+        (from_s, until_s): (i64, i64),
+    ) -> Result<String, rcgen::Error> {
+        let mut request = CertificateSigningRequestParams::from_pem(request_pem)?;
+        let mut params = client_params(name, group, 0, from_s);
+        params.distinguished_name.push(DnType::CustomDnType(UID_OID.to_vec()), uid);
+        let (y, m, d) = day(from_s, 0);
+        params.not_before = rcgen::date_time_ymd(y, m, d) + in_day(from_s);
+        let (y, m, d) = day(until_s, 0);
+        params.not_after = rcgen::date_time_ymd(y, m, d) + in_day(until_s);
+        request.params = params;
+        Ok(request.signed_by(&self.issuer)?.pem())
+    }
+}
+
+/// The subject attribute that carries a user's uid.
+const UID_OID: [u64; 8] = [1, 3, 6, 1, 4, 1, 57683, 2];
+
 /// Why a server certificate must be made anew; none when it is good until `until_s`.
 pub(super) fn must_renew(
     der: &CertificateDer<'_>,
@@ -166,6 +190,11 @@ fn params(name: &str, group: &str, days: i32, now_s: i64) -> CertificateParams {
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params
+}
+
+/// How long after midnight (UTC) a point in time is.
+fn in_day(at_s: i64) -> std::time::Duration {
+    std::time::Duration::from_secs(u64::try_from(at_s.rem_euclid(24 * 3600)).unwrap_or(0))
 }
 
 /// The year, month and day (UTC), so many days from now.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{AUTHORIZATION, Context};
 use crate::authn::{User, text};
-use crate::authz::{Attributes, Policy};
+use crate::authz::Attributes;
 
 const SPEC: Path<'static> = Path::new("spec");
 
@@ -15,7 +15,7 @@ pub(super) fn own(body: Value, context: &Context<'_>) -> Result<Value, Status> {
     let mut errors = ErrorList::new();
     check_attributes(&body, &mut errors);
     check_metadata(&body, &[], "must be empty", &mut errors);
-    answer(body, context.user, context.policy, &errors)
+    answer(body, context.user, context, &errors)
 }
 
 /// SubjectAccessReview.
@@ -24,7 +24,7 @@ pub(super) fn subject(body: Value, context: &Context<'_>) -> Result<Value, Statu
     check_subject(&body, &mut errors);
     check_metadata(&body, &[], "must be empty", &mut errors);
     let user = user(&body);
-    answer(body, &user, context.policy, &errors)
+    answer(body, &user, context, &errors)
 }
 
 /// LocalSubjectAccessReview.
@@ -50,7 +50,7 @@ pub(super) fn local(mut body: Value, context: &Context<'_>) -> Result<Value, Sta
         let why = format!("spec.resourceAttributes.namespace must match namespace: {}", context.namespace);
         return Err(Status::bad_request(why));
     }
-    answer(body, &user, context.policy, &errors)
+    answer(body, &user, context, &errors)
 }
 
 /// SelfSubjectRulesReview.
@@ -82,12 +82,12 @@ pub(super) fn rules(body: Value, context: &Context<'_>) -> Result<Value, Status>
 }
 
 /// Fills in `status`, or refuses a review that is not valid.
-fn answer(mut body: Value, user: &User, policy: &Policy, errors: &ErrorList) -> Result<Value, Status> {
+fn answer(mut body: Value, user: &User, context: &Context<'_>, errors: &ErrorList) -> Result<Value, Status> {
     if !errors.is_empty() {
         // Kubernetes knows no kind here, and its message begins with the dot.
         return Err(Status::invalid(AUTHORIZATION, "", "", errors));
     }
-    let verdict = policy.authorize(&attributes(&body, user));
+    let verdict = (context.authorize)(&attributes(&body, user));
     let mut status = Map::new();
     status.insert("allowed".into(), json!(verdict.allowed()));
     if !verdict.reason().is_empty() {

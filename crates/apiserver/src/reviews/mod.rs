@@ -10,7 +10,7 @@ use landfall_api::{Kind, Status};
 use serde_json::{Value, json};
 
 use crate::authn::{Authenticator, Lookup, User};
-use crate::authz::Policy;
+use crate::authz::{Attributes, Policy, Verdict};
 
 pub use token::token_request;
 
@@ -19,8 +19,10 @@ pub use token::token_request;
 pub struct Context<'a> {
     /// Who asks.
     pub user: &'a User,
-    /// What is allowed.
+    /// What roles allow.
     pub policy: &'a Policy,
+    /// Whether something is allowed.
+    pub authorize: &'a (dyn Fn(&Attributes<'_>) -> Verdict + 'a),
     /// Who tokens belong to.
     pub authenticator: &'a Authenticator,
     /// Finds objects that tokens refer to.

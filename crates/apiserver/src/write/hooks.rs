@@ -7,8 +7,9 @@ use landfall_store::Revision;
 use serde_json::Value;
 
 use super::By;
+use super::update::Part;
 use crate::api::Api;
-use crate::{authz, crd, encode, keys};
+use crate::{authz, certificates, crd, encode, keys};
 
 /// Namespaces that must not be deleted.
 const KEPT_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
@@ -17,6 +18,9 @@ const KEPT_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 pub fn before_create(api: &Api, kind: &Kind, object: &mut Value, by: &By<'_>) -> Result<(), Status> {
     if kind.group == "networking.k8s.io" && kind.kind == "Ingress" {
         default_class(api, object);
+    }
+    if certificates::is_request(kind) {
+        certificates::requested(object, by);
     }
     if let Some(admission) = &api.admission {
         admission.create(&api.store.snapshot(), kind, object)?;
@@ -63,6 +67,21 @@ pub fn before_update(
         admission.update(&api.store.snapshot(), kind, object, old)?;
     }
     api.guard(kind, object, Some(old), by)
+}
+
+/// Before a write of what was decided about an object, or seen of it.
+pub fn before_decision(
+    api: &Api,
+    kind: &Kind,
+    part: Part,
+    object: &mut Value,
+    old: &Value,
+    by: &By<'_>,
+) -> Result<(), Status> {
+    if certificates::is_request(kind) {
+        return certificates::decided(api, kind, part, object, old, by);
+    }
+    Ok(())
 }
 
 /// Before a delete.

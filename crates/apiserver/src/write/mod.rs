@@ -79,7 +79,7 @@ impl By<'_> {
     /// 403 unless the writer may create: what an apply or update of something that is not there comes to.
     pub fn may_create(&self, api: &Api, kind: &Kind, namespace: &str, name: &str) -> Result<(), Status> {
         let asked = Attributes::resource(self.user, "create", &kind.group, &kind.plural, namespace, name);
-        let verdict = api.authz.policy().authorize(&asked);
+        let verdict = api.authorize(&asked);
         if verdict.allowed() { Ok(()) } else { Err(authz::forbidden(&asked, verdict.reason())) }
     }
 }

@@ -27,6 +27,8 @@ pub enum Part {
     Scale,
     /// `/finalize` of a namespace.
     Finalize,
+    /// `/approval` of a request for a certificate.
+    Approval,
     /// `/binding` of a pod: its node, once, and the conditions that say so.
     Binding,
 }
@@ -39,6 +41,7 @@ impl Part {
             Self::Status => "status",
             Self::Scale => "scale",
             Self::Finalize => "finalize",
+            Self::Approval => "approval",
             Self::Binding => "binding",
         }
     }
@@ -167,7 +170,11 @@ fn settle(
         Part::Main | Part::Scale => main_part(kind, old, new),
         Part::Status => status_part(kind, old, new),
         Part::Finalize => finalize_part(old, new),
+        Part::Approval => approval_part(old, new),
         Part::Binding => binding_part(kind, old, new)?,
+    }
+    if matches!(part, Part::Status | Part::Approval) {
+        hooks::before_decision(api, kind, part, new, old, by)?;
     }
     carry_over(kind, old, new);
     if matches!(part, Part::Status | Part::Binding) && kind.has_generation {
@@ -190,6 +197,7 @@ fn wrong_with(kind: &Kind, part: Part, old: &Value, new: &Value) -> ErrorList {
     match part {
         Part::Main | Part::Scale => found.extend(kind.rules.validate_update(new, old)),
         Part::Status => found.extend(kind.rules.validate_status(new, old)),
+        Part::Approval => found.extend(kind.rules.validate_approval(new, old)),
         Part::Finalize | Part::Binding => {}
     }
     found
@@ -229,6 +237,21 @@ fn finalize_part(old: &Value, new: &mut Value) {
         Some(list) => spec.insert("finalizers".into(), list),
         None => spec.remove("finalizers"),
     };
+}
+
+/// An approval changes conditions alone.
+fn approval_part(old: &Value, new: &mut Value) {
+    let conditions = new.pointer("/status/conditions").cloned();
+    let fields = new.get("metadata").and_then(|m| m.get("managedFields")).cloned();
+    *new = old.clone();
+    let status = meta::child_mut(new, "status");
+    match conditions {
+        Some(conditions) => status.insert("conditions".into(), conditions),
+        None => status.remove("conditions"),
+    };
+    if let Some(fields) = fields {
+        meta::metadata_mut(new).insert("managedFields".into(), fields);
+    }
 }
 
 /// A pod gets a node once.

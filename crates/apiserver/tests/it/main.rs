@@ -10,6 +10,7 @@ mod collecting;
 mod connections;
 mod deleting;
 mod doors;
+mod edges;
 mod foreign;
 mod kube_rs;
 mod reading;

@@ -102,6 +102,18 @@ impl Hub {
         Asker { client: kube::Client::try_from(config).unwrap(), headers: Vec::new() }
     }
 
+    /// Asks with another certificate (PEM) and its key (PEM).
+    pub(crate) async fn with_certificate(&self, certificate: &str, key: &str) -> Asker {
+        let encode = |text: &str| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+        let mut config = kube_config(&self.server.admin_kubeconfig, self.address).await;
+        config.auth_info = kube::config::AuthInfo {
+            client_certificate_data: Some(encode(certificate)),
+            client_key_data: Some(encode(key).into()),
+            ..Default::default()
+        };
+        Asker { client: kube::Client::try_from(config).unwrap(), headers: Vec::new() }
+    }
+
     /// Asks as the administrator who acts as somebody else.
     pub(crate) fn acting(&self, headers: &[(&'static str, &str)]) -> Asker {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -154,6 +166,7 @@ fn config(directory: &Path, address: SocketAddr, keys_of: Option<&Path>, identit
     let shared = |name: &str| keys_of.map(|other| other.join("pki").join(name));
     start::Config {
         beside: None,
+        edge_certificate_s: 3600,
         pki: pki::Config {
             data_dir: directory.to_owned(),
             names: vec!["127.0.0.1".into()],
