@@ -240,6 +240,7 @@ mod tests {
         let config = landfall_store::embedded::Config::new(directory.path().join("store"));
         let store = landfall_store::open_embedded(config).unwrap();
         let config = start::Config {
+            edge_certificate_s: 3600,
             pki: pki::Config { data_dir: directory.path().join("pki"), ..pki::Config::default() },
             token_file: None,
             anonymous: false,

@@ -232,6 +232,7 @@ mod tests {
 
     async fn serve(directory: &Path, store: &Arc<dyn Store>, identity: &str) -> start::Server {
         let config = start::Config {
+            edge_certificate_s: 3600,
             pki: pki::Config { data_dir: directory.join(identity), ..pki::Config::default() },
             token_file: None,
             anonymous: false,

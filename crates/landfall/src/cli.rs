@@ -11,6 +11,7 @@ use crate::basics::options::{ApplyOptions, DeleteOptions, DescribeOptions, GetOp
 use crate::clusters::options::{
     CordonOptions, DrainOptions, ForgetOptions, JoinOptions, StatusOptions, UnjoinOptions,
 };
+use crate::edge::options::EdgeOptions;
 use crate::playground::options::PlaygroundOptions;
 
 /// Joins many Kubernetes clusters into one federation.
@@ -30,6 +31,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the control plane: the federation's API server and its controllers.
     Hub(HubOptions),
+    /// Let edges in, and shut them out.
+    Edge(EdgeOptions),
     /// Run an HTTP, TCP and UDP server that tells what it was asked.
     Echo(EchoOptions),
     /// Do nothing until told to stop: the process that holds a pod together.

@@ -4,6 +4,7 @@ mod basics;
 mod cli;
 mod clusters;
 mod echo;
+mod edge;
 mod hub;
 mod pause;
 mod playground;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         return fail(&error.into());
     }
     let result = match &arguments.command {
+        cli::Command::Edge(options) => edge::run(options),
         cli::Command::Hub(options) => hub::run(options),
         cli::Command::Echo(options) => echo::run(options),
         cli::Command::Pause => pause::run(),

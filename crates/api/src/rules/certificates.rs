@@ -285,7 +285,7 @@ fn changed(object: &Value, old: &Value, endpoint: Endpoint) -> ErrorList {
 mod tests {
     use super::*;
 
-    fn request(spec: Value) -> Value {
+    fn request(spec: &Value) -> Value {
         let mut object =
             json!({"spec": {"request": "eA==", "signerName": "a.b/c", "usages": ["client auth"]}});
         let fields = spec.as_object().cloned().unwrap_or_default();
@@ -297,7 +297,7 @@ mod tests {
     fn what_may_be_asked_for() {
         let check = |spec: Value, expected: &str| {
             let rules = Request::UNCHECKED;
-            assert_eq!(rules.validate(&request(spec)).summary(), expected);
+            assert_eq!(rules.validate(&request(&spec)).summary(), expected);
         };
         check(json!({}), "");
         check(json!({"usages": []}), "spec.usages: Required value");
@@ -325,7 +325,7 @@ mod tests {
     fn decisions_come_through_their_own_door() {
         let approved = |reason: &str| json!([{"type": "Approved", "status": "True", "reason": reason}]);
         let check = |old: Value, new: Value, approval: bool, expected: &str| {
-            let (mut object, mut before) = (request(json!({})), request(json!({})));
+            let (mut object, mut before) = (request(&json!({})), request(&json!({})));
             (before["status"], object["status"]) = (old, new);
             settle_conditions(&mut object, &before, approval, "2026-01-01T00:00:00Z");
             let rules = Request::UNCHECKED;

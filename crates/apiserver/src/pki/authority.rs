@@ -14,6 +14,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use super::{Error, damaged};
+use crate::authn::{hex, sha256};
 
 /// Signs certificates.
 pub struct Authority {
@@ -93,25 +94,8 @@ impl Authority {
         Ok((params.signed_by(&key, &self.issuer)?.pem(), key.serialize_pem()))
     }
 
-    /// A client's certificate (PEM) for the key of a signing request (PEM). Nothing but the key is taken from the
-    /// request: who the client is, the caller says.
-    pub fn client_from_request(
-        &self,
-        request_pem: &str,
-        name: &str,
-        group: &str,
-        days: i32,
-        now_s: i64,
-    ) -> Result<String, rcgen::Error> {
-        let mut request = CertificateSigningRequestParams::from_pem(request_pem)?;
-        request.params = client_params(name, group, days, now_s);
-        Ok(request.signed_by(&self.issuer)?.pem())
-    }
-}
-
-impl Authority {
     /// An edge's certificate (PEM) for the key of a signing request (PEM): its user, group and uid, from and until when
-    /// in seconds since 1970. Nothing but the key is taken from the request.
+    /// in seconds since 1970. Nothing but the key is taken from the request: who the client is, the caller says.
     pub fn edge(
         &self,
         request_pem: &str,
@@ -132,6 +116,12 @@ impl Authority {
 
 /// The subject attribute that carries a user's uid.
 const UID_OID: [u64; 8] = [1, 3, 6, 1, 4, 1, 57683, 2];
+
+/// The SHA-256 of a certificate's (DER) public key as `sha256:` and hex, by which joining machines know an authority.
+pub fn key_hash(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(format!("sha256:{}", hex(&sha256(certificate.public_key().raw))))
+}
 
 /// Why a server certificate must be made anew; none when it is good until `until_s`.
 pub(super) fn must_renew(

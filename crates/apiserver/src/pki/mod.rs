@@ -24,7 +24,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::authn::jwt::SigningKey;
 
-pub use authority::Authority;
+pub use authority::{Authority, key_hash};
 pub use tls::Tls;
 
 /// The name and group in the administrator's certificate.
@@ -233,7 +233,10 @@ fn open_server(config: &Config, dir: &Path, authority: &Authority, now_s: i64) -
             .map_err(|source| Error::Make { what: "the server's certificate", source })?;
         write(&cert, &text)?;
     }
-    Ok((read_chain(&cert)?, read_key(&key)?))
+    let mut chain = read_chain(&cert)?;
+    // Whoever joins knows the authority by its hash alone, and finds it here.
+    chain.push(authority.der().clone());
+    Ok((chain, read_key(&key)?))
 }
 
 fn open_sa_key(config: &Config, dir: &Path) -> Result<SigningKey, Error> {

@@ -191,13 +191,15 @@ fn a_request_gets_the_name_the_caller_says() {
     let mut params = rcgen::CertificateParams::new(vec!["evil.example.com".to_owned()]).expect("parameters");
     params.distinguished_name.push(rcgen::DnType::OrganizationName, MASTERS);
     let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
-    let cert = hub.authority.client_from_request(&request, "edge-1", "landfall:edges", 1, now());
+    let until = (now() - 60, now() + 60);
+    let cert = hub.authority.edge(&request, ("edge-1", "landfall:edges", "u-1"), until);
     let Ok(Peer::User(user)) =
         shake(&hub.tls, &hub.authority, Some((cert.expect("a certificate"), key.serialize_pem())))
     else {
         panic!("no user")
     };
     assert_eq!((user.name.as_str(), user.groups[0].as_str()), ("edge-1", "landfall:edges"));
+    assert_eq!(user.uid, "u-1");
     assert!(!user.in_group(MASTERS));
-    assert!(hub.authority.client_from_request("nonsense", "x", "", 1, now()).is_err());
+    assert!(hub.authority.edge("nonsense", ("x", "", ""), until).is_err());
 }

@@ -188,7 +188,7 @@ fn a_requested_token_opens_the_door() {
     let world = world();
     let body = json!({"spec": {"audiences": ["vault", ISSUER], "expirationSeconds": 600,
         "boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "lease"}}});
-    let answer = token_request(&account(), body, &world.context()).expect("a token");
+    let answer = world.with_context(|context| token_request(&account(), body, context)).expect("a token");
     assert_eq!(answer["kind"], "TokenRequest");
     assert_eq!(answer["metadata"]["uid"], "u1");
     assert_eq!(answer["status"]["expirationTimestamp"], "2027-01-15T08:10:00Z");
@@ -197,7 +197,7 @@ fn a_requested_token_opens_the_door() {
     let status = &review.expect("an answer")["status"];
     assert_eq!(status["user"]["username"], "system:serviceaccount:default:sa");
     assert_eq!(status["audiences"], json!(["vault"]));
-    let plain = token_request(&account(), json!({}), &world.context()).expect("a token");
+    let plain = world.with_context(|context| token_request(&account(), json!({}), context)).expect("a token");
     assert_eq!(
         plain["spec"],
         json!({"audiences": [ISSUER], "expirationSeconds": 3600, "boundObjectRef": null})
@@ -208,7 +208,8 @@ fn a_requested_token_opens_the_door() {
 fn bad_token_requests_are_refused() {
     let world = world();
     let check = |body: Value, expected: &str| {
-        let status = token_request(&account(), body, &world.context()).expect_err("a refusal");
+        let status =
+            world.with_context(|context| token_request(&account(), body, context)).expect_err("a refusal");
         assert_eq!(format!("{}: {}", status.reason.code(), status.message), expected);
     };
     let bound = |reference: Value| json!({"spec": {"boundObjectRef": reference}});

@@ -30,6 +30,7 @@ impl Hub {
         let store = open_embedded(embedded::Config::new(data.path().join("store"))).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = start::Config {
+            edge_certificate_s: 3600,
             pki: pki::Config { data_dir: data.path().join("pki"), ..pki::Config::default() },
             token_file: None,
             anonymous: false,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 /// Which server, and where in it.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Connection {
     /// The kubeconfig. Default: the running playground's, or kubectl's own.
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
