@@ -299,7 +299,7 @@ mod tests {
             let rules = Request::UNCHECKED;
             assert_eq!(rules.validate(&request(&spec)).summary(), expected);
         };
-        check(json!({}), "");
+        check(json!({}), "[]");
         check(json!({"usages": []}), "spec.usages: Required value");
         check(
             json!({"usages": ["client auth", "client auth"]}),
@@ -323,7 +323,11 @@ mod tests {
 
     #[test]
     fn decisions_come_through_their_own_door() {
-        let approved = |reason: &str| json!([{"type": "Approved", "status": "True", "reason": reason}]);
+        let approved = |reason: &str| {
+            let time = "2025-01-01T00:00:00Z";
+            json!([{"type": "Approved", "status": "True", "reason": reason, "lastUpdateTime": time,
+                "lastTransitionTime": time}])
+        };
         let check = |old: Value, new: Value, approval: bool, expected: &str| {
             let (mut object, mut before) = (request(&json!({})), request(&json!({})));
             (before["status"], object["status"]) = (old, new);
@@ -336,14 +340,14 @@ mod tests {
             };
             assert_eq!(errors.summary(), expected);
         };
-        check(json!({}), json!({"conditions": approved("a")}), true, "");
+        check(json!({}), json!({"conditions": approved("a")}), true, "[]");
         check(
             json!({}),
             json!({"conditions": approved("a")}),
             false,
             "status.conditions: Forbidden: updates may not add a condition of type \"Approved\"",
         );
-        check(json!({}), json!({"certificate": "eA=="}), false, "");
+        check(json!({}), json!({"certificate": "eA=="}), false, "[]");
         check(
             json!({}),
             json!({"certificate": "eA=="}),
@@ -363,7 +367,7 @@ mod tests {
             "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"",
         );
         // What stands there already is kept as it was, whatever is sent.
-        check(json!({"conditions": approved("a")}), json!({"conditions": approved("b")}), false, "");
+        check(json!({"conditions": approved("a")}), json!({"conditions": approved("b")}), false, "[]");
         let both = json!([{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}]);
         check(
             json!({}),

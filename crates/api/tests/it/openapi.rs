@@ -2,8 +2,8 @@
 //! What is required is not compared: `k8s-openapi` mends that in its own way.
 
 use k8s_openapi::api::{
-    apps, authentication, authorization, autoscaling, batch, coordination, core, discovery, events,
-    networking, policy, rbac, scheduling,
+    apps, authentication, authorization, autoscaling, batch, certificates, coordination, core, discovery,
+    events, networking, policy, rbac, scheduling,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
@@ -25,7 +25,7 @@ fn definitions() -> serde_json::Map<String, Value> {
         authorization::v1::LocalSubjectAccessReview, authorization::v1::SelfSubjectAccessReview,
         authorization::v1::SelfSubjectRulesReview, authorization::v1::SubjectAccessReview,
         autoscaling::v1::HorizontalPodAutoscaler, autoscaling::v1::Scale, autoscaling::v2::HorizontalPodAutoscaler,
-        batch::v1::CronJob, batch::v1::Job, coordination::v1::Lease, core::v1::Binding, core::v1::ConfigMap,
+        batch::v1::CronJob, batch::v1::Job, certificates::v1::CertificateSigningRequest, coordination::v1::Lease, core::v1::Binding, core::v1::ConfigMap,
         core::v1::Endpoints, core::v1::Event, core::v1::LimitRange, core::v1::Namespace, core::v1::Node,
         core::v1::PersistentVolume, core::v1::PersistentVolumeClaim, core::v1::Pod, core::v1::PodTemplate,
         core::v1::ReplicationController, core::v1::ResourceQuota, core::v1::Secret, core::v1::Service,
