@@ -37,6 +37,7 @@ pub mod propagation;
 pub mod proximity;
 pub mod quorum;
 pub mod reason;
+pub mod records;
 pub mod replicas;
 pub mod rollout;
 pub mod status;
