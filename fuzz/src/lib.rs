@@ -1,3 +1,4 @@
 //! What the fuzz targets do, one module per crate under test.
 
 pub mod api;
+pub mod dns;

@@ -24,6 +24,7 @@ const LAYERS: &[(&str, u8, &str)] = &[
     ("runtime", 1, "what every daemon needs once"),
     ("apiserver", 2, "serves kinds over the Kubernetes protocol"),
     ("control", 2, "the reconcilers: observe, plan, apply"),
+    ("dns", 2, "answers DNS from compiled plans"),
     ("sim", 3, "simulated member clusters: controllers, node agents, faults"),
     ("rig", 3, "whole real Kubernetes clusters in network namespaces"),
     ("landfall", 4, "the binary: command line and composition"),
@@ -34,6 +35,8 @@ const LAYERS: &[(&str, u8, &str)] = &[
 const PRIVATE: &[(&str, &[&str])] = &[
     ("redb", &["store"]),
     ("tonic", &["store"]),
+    ("hickory-proto", &["dns"]),
+    ("maxminddb", &["dns"]),
     ("landfall-store", &["apiserver", "sim", "landfall", "xtask"]),
 ];
 

@@ -24,6 +24,7 @@ const NEEDS: &[Need] = &[
     Need { program: "go", package: "golang-go", suites: "comparison with Kubernetes, client-go" },
     Need { program: "python3", package: "python3", suites: "Python client" },
     Need { program: "curl", package: "curl", suites: "bad input" },
+    Need { program: "dig", package: "bind9-dnsutils", suites: "DNS by dig" },
 ];
 
 /// Makes sure that the programs are there; what cannot be had is said, with the suites that will be skipped.

@@ -78,7 +78,9 @@ pub fn explain<'a>(
             let namespace = labels.get(1).copied().unwrap_or_default();
             find(namespace, labels[0]).map(|plan| (namespace, plan, scope))
         }
-        _ => host(&asked).map(|(namespace, plan)| (namespace, plan, Scope::All)),
+        Located::Foreign | Located::In { .. } => {
+            host(&asked).map(|(namespace, plan)| (namespace, plan, Scope::All))
+        }
     };
     let Some((namespace, plan, scope)) = found else {
         said.remarks.push(nothing(located).to_owned());

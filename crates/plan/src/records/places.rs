@@ -114,7 +114,7 @@ impl Places {
         match place {
             Place::Member(member) => usize::from(member),
             Place::Region(region) => self.members.len() + usize::from(region),
-            Place::Unknown => self.own.map_or(self.slots() - 1, usize::from),
+            Place::Unknown => self.own.map_or_else(|| self.slots() - 1, usize::from),
         }
     }
 

@@ -89,9 +89,9 @@ pub fn of_service(
 }
 
 /// What a name is answered with, for clients that stand there; `inside`: in the edge's own member.
-pub fn answer(
+pub fn answer<'a>(
     scene: &Scene,
-    answers: &Answers<'_>,
+    answers: &'a Answers<'_>,
     place: Place,
     scope: Scope,
     up: Option<&str>,
@@ -109,19 +109,17 @@ pub fn answer(
         }
     }
     let own = |target: &Target<'_>| inside && target.member.is_some() && target.member == scene.places.own;
-    let targets: Vec<(u16, &Target<'_>)> = choices
+    let targets: Vec<(u16, &'a Target<'_>)> = choices
         .iter()
         .filter_map(|choice| Some((choice.target, answers.targets.get(usize::from(choice.target))?)))
         .collect();
-    if let [(_, target)] = targets[..]
-        && let Some(hostname) = target.hostname.filter(|_| !own(target))
+    let list = |target: &'a Target<'_>| if own(target) { &target.local } else { &target.addresses };
+    if targets.iter().all(|(_, target)| list(target).is_empty())
+        && let Some(hostname) = targets.iter().find_map(|(_, target)| target.hostname)
     {
         return Answer::Cname(hostname.trim_end_matches('.').to_ascii_lowercase());
     }
-    let addresses = targets.iter().flat_map(|(number, target)| {
-        let list = if own(target) { &target.local } else { &target.addresses };
-        list.iter().map(|ip| (*number, *ip))
-    });
+    let addresses = targets.iter().flat_map(|(number, target)| list(target).iter().map(|ip| (*number, *ip)));
     Answer::Addresses(addresses.collect())
 }
 

@@ -99,18 +99,21 @@ fn the_seed_prints_three_addresses_and_the_local_one_first_inside() {
     check("cluster-2", unknown, true, &["10.0.153.182", one, three]);
 }
 
+type Change = fn(&mut TrafficPlanSpec);
+
+/// What a client of whom nothing is known is told, the seed's addresses being 1, 2 and 3.
+fn check(name: &str, change: Change, want: &str) {
+    let mut plan = plan();
+    change(&mut plan);
+    let short = addresses(&plan, "cluster-1", Place::Unknown, false)
+        .replace("104.197.117.10", "1")
+        .replace("104.197.74.77", "2")
+        .replace("104.197.38.157", "3");
+    assert_eq!(short, want, "{name}");
+}
+
 #[test]
 fn who_is_named() {
-    type Change = fn(&mut TrafficPlanSpec);
-    let check = |name: &str, change: Change, want: &str| {
-        let mut plan = plan();
-        change(&mut plan);
-        let short = addresses(&plan, "cluster-1", Place::Unknown, false)
-            .replace("104.197.117.10", "1")
-            .replace("104.197.74.77", "2")
-            .replace("104.197.38.157", "3");
-        assert_eq!(short, want, "{name}");
-    };
     check("down", |p| p.clusters[0].verdict.up = false, "2 3");
     check("no endpoints", |p| p.clusters[1].endpoints = 0, "1 3");
     check("cordoned", |p| p.clusters[0].cordoned = true, "2 3");
@@ -143,6 +146,10 @@ fn who_is_named() {
         },
         "",
     );
+}
+
+#[test]
+fn policies_and_host_names() {
     check("nearest only", |p| p.dns_answer = DnsAnswer::NearestOnly, "1");
     check(
         "nearest is full",

@@ -1,0 +1,23 @@
+//! What all threads and tasks of a server share.
+
+use std::sync::atomic::AtomicBool;
+
+use arc_swap::ArcSwap;
+use hickory_proto::rr::TSigner;
+
+use crate::answer::Manner;
+use crate::limit::Limiter;
+use crate::metrics::Metrics;
+use crate::serve::tcp::Connections;
+use crate::zone::Snapshot;
+
+/// What all threads and tasks share. The snapshot is swapped whole; all else stays as it was at the start.
+pub(crate) struct Shared {
+    pub(crate) snapshot: ArcSwap<Snapshot>,
+    pub(crate) manner: Manner,
+    pub(crate) limiter: Option<Limiter>,
+    pub(crate) keys: Vec<TSigner>,
+    pub(crate) connections: Connections,
+    pub(crate) metrics: Metrics,
+    pub(crate) stopping: AtomicBool,
+}
