@@ -149,9 +149,9 @@ impl<'a> Table<'a> {
         let candidates = question.candidates;
         let policy = question.policy;
         let picked = atlas.pick(candidates.iter().map(|one| one.name));
-        let preferred = |name: &str| {
-            let prefer =
-                policy.locality.as_ref().map(|locality| locality.prefer.as_slice()).unwrap_or_default();
+        let prefer = policy.locality.as_ref().map(|locality| locality.prefer.as_slice()).unwrap_or_default();
+        let preferred = |pick: &u32| {
+            let name = candidates.get(*pick as usize).map_or("", |one| one.name);
             prefer.iter().position(|one| one == name).unwrap_or(usize::MAX)
         };
         let orders = atlas.vantages().enumerate().map(|(at, vantage)| {
@@ -168,9 +168,9 @@ impl<'a> Table<'a> {
             let closed = tier >= Tier::Down && policy.when_all_down == WhenAllDown::Closed;
             order.retain(|pick| !closed && fit(pick) == Some(tier));
             // Nobody is moved who is not named, so nearness goes on counting among the others.
-            order.sort_by_key(|pick| {
-                candidates.get(*pick as usize).map_or(usize::MAX, |one| preferred(one.name))
-            });
+            if !prefer.is_empty() {
+                order.sort_by_key(preferred);
+            }
             (order, tier)
         });
         let canary = policy.canary.as_ref().map(|canary| Matcher::new(&canary.clusters));
@@ -301,7 +301,8 @@ impl<'a> Table<'a> {
         let names: Vec<&str> = order.iter().take(parts.max(CHOICES_MAX)).map(name).collect();
         let previous = self.previous(vantage);
         let exact = self.question.policy.canary.is_some() || !self.question.policy.weights.is_empty();
-        let (fractions, stayed) = settle::settle(&names, &given.fractions, previous, exact);
+        let (fractions, stayed) =
+            settle::settle(&names, given.fractions.get(..names.len()).unwrap_or_default(), previous, exact);
         let scene = words::Scene { table: self, at, vantage, tier: *tier, full: given.full, names: &names };
         let (mut taking, mut standing) = (Vec::new(), Vec::new());
         for ((place, pick), (name, fraction)) in order.iter().enumerate().zip(names.iter().zip(&fractions)) {

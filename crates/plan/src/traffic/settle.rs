@@ -17,8 +17,7 @@ pub(super) fn settle(
     previous: Option<&PlanVantage>,
     exact: bool,
 ) -> (Vec<f64>, bool) {
-    let mut rounded = rounded(fractions);
-    rounded.truncate(names.len());
+    let rounded = rounded(fractions);
     let Some(previous) = previous else { return (rounded, false) };
     let known = |name: &str| previous.choices.iter().find(|choice| choice.cluster == name);
     let before: Vec<f64> =
