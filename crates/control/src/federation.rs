@@ -19,6 +19,7 @@ use crate::patience::Patience;
 use crate::queue::Queue;
 use crate::shelf::{Key, Shelf};
 use crate::sources::Targets;
+use crate::traffic::Traffic;
 
 /// Everything the reconcilers share.
 pub struct Federation {
@@ -42,6 +43,8 @@ pub struct Federation {
     pub targets: Targets,
     /// How long news are held back.
     pub patience: Patience,
+    /// What edges are told.
+    pub traffic: Traffic,
     /// What is counted.
     pub metrics: Metrics,
     /// Everything that runs; it stops when this hub leads no longer.
@@ -64,9 +67,11 @@ pub fn cluster_row() -> Row {
 impl Federation {
     /// A federation of which nothing is known yet.
     pub fn new(config: Config, client: kube::Client, metrics: Metrics) -> Self {
+        let kinds = Kinds::default();
         Self {
             config,
-            kinds: Kinds::default(),
+            traffic: Traffic::new(&kinds),
+            kinds,
             writer: Writer::new(client.clone()),
             client,
             clusters: Shelf::new(Arc::new(cluster_row())),

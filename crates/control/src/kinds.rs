@@ -33,8 +33,11 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KindId(u16);
 
-/// The built-in kinds: (group, version, kind, plural, namespaced), in the order in which members need them.
-const BUILTIN: &[(&str, &str, &str, &str, bool)] = &[
+/// A kind's group, version, kind, plural, and whether it is namespaced.
+type Names = (&'static str, &'static str, &'static str, &'static str, bool);
+
+/// The built-in kinds, in the order in which members need them.
+const BUILTIN: &[Names] = &[
     ("", "v1", "Namespace", "namespaces", false),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false),
     ("", "v1", "Secret", "secrets", true),
@@ -60,26 +63,52 @@ pub const NAMESPACES: KindId = KindId(0);
 pub const DEFINITIONS: KindId = KindId(1);
 /// Our own kind `Cluster`, which is not in the table.
 pub const CLUSTERS: KindId = KindId(u16::MAX);
+/// Our own kind `Edge`.
+pub const EDGES: KindId = KindId(u16::MAX - 1);
+/// Our own kind `TrafficPolicy`.
+pub const POLICIES: KindId = KindId(u16::MAX - 2);
+/// Our own kind `TrafficPlan`.
+pub const PLANS: KindId = KindId(u16::MAX - 3);
+/// EndpointSlices, which are read in members.
+pub const SLICES: KindId = KindId(u16::MAX - 4);
+
+/// Kinds that are watched, but not federated.
+const WATCHED: &[(KindId, Names)] = &[
+    (EDGES, (landfall_api::landfall::GROUP, landfall_api::landfall::VERSION, "Edge", "edges", false)),
+    (
+        POLICIES,
+        (
+            landfall_api::landfall::GROUP,
+            landfall_api::landfall::VERSION,
+            "TrafficPolicy",
+            "trafficpolicies",
+            true,
+        ),
+    ),
+    (
+        PLANS,
+        (landfall_api::landfall::GROUP, landfall_api::landfall::VERSION, "TrafficPlan", "trafficplans", true),
+    ),
+    (SLICES, ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true)),
+];
 
 /// The table.
 #[derive(Debug)]
 pub struct Kinds {
     rows: RwLock<Vec<Arc<Row>>>,
+    watched: Vec<Arc<Row>>,
 }
 
 impl Default for Kinds {
     fn default() -> Self {
-        let rows = BUILTIN.iter().zip(0..).map(|((group, version, kind, plural, namespaced), id)| {
-            Arc::new(Row {
-                id: KindId(id),
-                group: (*group).into(),
-                version: (*version).into(),
-                kind: (*kind).into(),
-                plural: (*plural).into(),
-                namespaced: *namespaced,
-            })
-        });
-        Self { rows: RwLock::new(rows.collect()) }
+        let row = |id: KindId, (group, version, kind, plural, namespaced): &Names| {
+            let (group, version) = ((*group).to_owned(), (*version).to_owned());
+            let (kind, plural) = ((*kind).to_owned(), (*plural).to_owned());
+            Arc::new(Row { id, group, version, kind, plural, namespaced: *namespaced })
+        };
+        let rows = BUILTIN.iter().zip(0..).map(|(names, id)| row(KindId(id), names));
+        let watched = WATCHED.iter().map(|(id, names)| row(*id, names));
+        Self { rows: RwLock::new(rows.collect()), watched: watched.collect() }
     }
 }
 
@@ -89,9 +118,10 @@ impl Kinds {
         self.rows.read().clone()
     }
 
-    /// One row.
+    /// One row; also of the kinds that are only watched.
     pub fn get(&self, id: KindId) -> Arc<Row> {
-        self.rows.read()[usize::from(id.0)].clone()
+        let watched = self.watched.iter().find(|row| row.id == id);
+        watched.cloned().unwrap_or_else(|| self.rows.read()[usize::from(id.0)].clone())
     }
 
     /// The row of a kind.

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Reading order: [`kinds`] (what is federated), [`shelf`] (what is seen), [`watch`], [`federation`] (all that is shared),
-//! [`membership`], [`member`], [`propagation`] (the look), [`shards`] and [`hub`] (the writes), [`debts`].
+//! [`membership`], [`member`], [`propagation`] (the look), [`shards`] and [`hub`] (the writes), [`debts`]; [`traffic`] (what
+//! edges are told).
 //!
 //! Deliberately absent: decisions. What becomes of an object is asked of `plan`; what is here gathers, sends and remembers.
 //! No memory that a new leader could not rebuild: what must survive stands in objects at the hub and in marks on shards.
@@ -32,6 +33,7 @@ pub mod queue;
 pub mod shards;
 pub mod shelf;
 pub mod sources;
+pub mod traffic;
 pub mod watch;
 
 use std::sync::Arc;
@@ -75,6 +77,9 @@ pub async fn run(config: Config, hub: &kube::Config, registry: &Registry) {
     // Whatever was begun is dropped with this future.
     let _stop = Stop(federation.clone());
     sources::follow(&federation).await;
+    let own = federation.clone();
+    // Beside propagation: a verdict does not wait for shards.
+    federation.tasks.spawn_until_stop(async move { traffic::run(&own).await });
     propagation::run(&federation).await;
 }
 

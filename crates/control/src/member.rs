@@ -17,6 +17,7 @@ use crate::kinds::KindId;
 use crate::lane::{Lane, Offered};
 use crate::shards::{self, Job};
 use crate::shelf::{Key, Seen, Shelf};
+use crate::traffic;
 use crate::watch::{self, Change};
 
 /// How many shards are written to one member at a time.
@@ -229,10 +230,15 @@ impl Member {
     fn follow(self: &Arc<Self>, federation: &Arc<Federation>, session: &Arc<Session>, shelf: Arc<Shelf>) {
         let labels = federation.config.shard_labels();
         let (client, federation, member) = (session.client.clone(), federation.clone(), Arc::downgrade(self));
+        let name = self.name.clone();
         session.tasks.spawn_until_stop(async move {
+            let heard = |keys: &[Key]| traffic::heard(&federation, &name, &shelf, keys);
             let tell = |change: Change| match change {
+                Change::Object(key) if !heard(std::slice::from_ref(&key)) => {}
                 Change::Object(key) => federation.queue.push_soon(&key),
+                Change::Synced(changed) if !heard(&changed) => traffic::read(&federation, &shelf),
                 Change::Synced(changed) => {
+                    traffic::read(&federation, &shelf);
                     // What is different, whoever waited for this list, and what it does not have.
                     let waiting = federation.shelf(shelf.row.id).keys();
                     let all = changed.into_iter().chain(waiting).chain(federation.debts.keys());

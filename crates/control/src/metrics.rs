@@ -19,6 +19,14 @@ pub struct Metrics {
     pub queue: Arc<Gauge>,
     /// Members that are ready.
     pub ready: Arc<Gauge>,
+    /// How long one look at a service's traffic took.
+    pub traffic_s: Arc<Histogram>,
+    /// Plans written for the edges.
+    pub plans: Arc<Counter>,
+    /// Verdicts that changed.
+    pub verdicts: Arc<Counter>,
+    /// Edges that have spoken lately.
+    pub edges: Arc<Gauge>,
 }
 
 impl Metrics {
@@ -43,6 +51,18 @@ impl Metrics {
                 "",
             ),
             ready: registry.gauge("landfall_clusters_ready", "Members whose API is ready.", ""),
+            traffic_s: registry.histogram(
+                "landfall_traffic_plan_duration_seconds",
+                "How long one look at the traffic of a service took.",
+                "",
+            ),
+            plans: registry.counter("landfall_traffic_plans_written_total", "Traffic plans written.", ""),
+            verdicts: registry.counter(
+                "landfall_verdict_changes_total",
+                "Verdicts on services in members that changed.",
+                "",
+            ),
+            edges: registry.gauge("landfall_edges_alive", "Edges that have spoken lately.", ""),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::federation::{Federation, cluster_row};
 use crate::kinds::{DEFINITIONS, KindId, Row};
 use crate::membership;
 use crate::shelf::Key;
+use crate::traffic;
 use crate::watch::{self, Change};
 
 /// How often it is asked whether everything at the hub has been read.
@@ -66,6 +67,7 @@ pub async fn follow(federation: &Arc<Federation>) {
             if membership::sync(&own) {
                 own.look_at_everything();
             }
+            traffic::clusters_changed(&own);
         };
         watch::follow(own.client.clone(), Arc::new(cluster_row()), "", &own.clusters, tell).await;
     });
@@ -108,6 +110,7 @@ fn reload_debts(federation: &Arc<Federation>) {
 
 /// What one change at the hub means for others than the object itself.
 fn changed(federation: &Arc<Federation>, row: &Row, key: &Key) {
+    traffic::changed(federation, row, key);
     match (row.group.as_str(), row.kind.as_str()) {
         ("", "ConfigMap") => {
             if let Some(cluster) = Debts::cluster_of(key) {

@@ -7,6 +7,7 @@
 //! An [`Atlas`] is drawn once for all services, when members move or round trips change; a service only picks from it.
 
 mod distance;
+mod regions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,6 +16,7 @@ use landfall_api::landfall::{Coordinates, LocalityBy, PlanMember, PlanPrefix};
 use crate::hash;
 pub use distance::{Distance, RoundTrips};
 use distance::{Place, unmeasured};
+pub use regions::{Regions, region_names, regions};
 
 /// Where clients stand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

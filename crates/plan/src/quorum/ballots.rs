@@ -43,8 +43,8 @@ impl Ballots {
     /// vote on it. Such an edge is cut off, and what it says is about itself.
     ///
     /// An edge sees its own cluster even then, so only the others' targets are looked at, if there are any.
-    pub fn isolated<'a>(&self, roster: &'a Roster) -> BTreeSet<&'a str> {
-        roster.alive().filter(|edge| self.is_isolated(edge, roster)).collect()
+    pub fn isolated(&self, roster: &Roster) -> BTreeSet<String> {
+        roster.alive().filter(|edge| self.is_isolated(edge, roster)).map(str::to_owned).collect()
     }
 
     fn is_isolated(&self, edge: &str, roster: &Roster) -> bool {

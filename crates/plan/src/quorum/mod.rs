@@ -107,7 +107,7 @@ pub struct Court<'a> {
     /// What they say.
     pub ballots: &'a Ballots,
     /// Whose word does not count, from [`Ballots::isolated`].
-    pub isolated: &'a BTreeSet<&'a str>,
+    pub isolated: &'a BTreeSet<String>,
 }
 
 /// Decides whether a target is up.

@@ -16,7 +16,9 @@
 //! - A vantage of a member without the service is left out where it says the same as its region's; without either, the vantage
 //!   that is nowhere tells.
 
+pub mod policies;
 mod pool;
+pub mod probe;
 mod settle;
 mod share;
 mod words;

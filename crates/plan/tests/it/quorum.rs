@@ -201,7 +201,7 @@ fn a_vote_that_says_the_same_keeps_its_words() {
         assert_eq!(news, [TARGET]);
         ballots
     };
-    let isolated = BTreeSet::new();
+    let isolated = BTreeSet::<String>::new();
     let rule = |ballots: &Ballots, previous: Option<&Verdict>| {
         let court = Court { roster: &roster, ballots, isolated: &isolated };
         verdict(&Case { target: TARGET, previous, witness: Witness::Silent }, &court, 5_000).verdict

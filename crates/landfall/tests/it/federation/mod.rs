@@ -6,6 +6,7 @@ mod leaders;
 mod mistakes;
 mod moves;
 mod spreads;
+mod traffic;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,0 +1,331 @@
+//! The edges as this hub hears them: who is alive, what they say, what they carry, how far members are from them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use landfall_api::landfall::{Edge, EdgeSpec, Load, PlanEdge, RoundTrip, ServiceLoad};
+use landfall_plan::proximity::RoundTrips;
+use landfall_plan::quorum::{Ballots, Court, Roster};
+use landfall_plan::traffic::unlike;
+use parking_lot::Mutex;
+
+/// An edge lapses so long after its heartbeat was last seen to change, by this hub's own clock.
+const LAPSE: Duration = Duration::from_secs(5);
+/// An edge that has lapsed for so long, and whose member answers, is gone for good: it is no longer counted among those of
+/// whom more than half must be heard.
+const RETIRE: Duration = Duration::from_secs(600);
+
+/// All edges.
+#[derive(Debug, Default)]
+pub(super) struct Edges {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    known: BTreeMap<String, Known>,
+    /// Only edges of members count.
+    members: BTreeSet<String>,
+    ballots: Ballots,
+    told: Vec<PlanEdge>,
+    roster: Roster,
+    isolated: BTreeSet<String>,
+    /// By service and edge.
+    loads: HashMap<String, BTreeMap<String, Carried>>,
+}
+
+/// One edge.
+#[derive(Debug)]
+struct Known {
+    spec: EdgeSpec,
+    heartbeat: Option<MicroTime>,
+    heard: Instant,
+    alive: bool,
+    retired: bool,
+    trips: Vec<RoundTrip>,
+    services: Vec<String>,
+}
+
+/// What an edge carries of one service.
+#[derive(Debug, Default)]
+struct Carried {
+    /// Where it goes.
+    to: Vec<(String, Load)>,
+    /// Requests per second, all together, when that was last worth a look.
+    told: f64,
+}
+
+/// What is different after an edge was heard.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// Who is alive, or whose word does not count.
+    pub roster: bool,
+    /// Targets that votes changed on.
+    pub targets: Vec<String>,
+    /// Services, as `namespace/name`, whose load is clearly different.
+    pub services: Vec<String>,
+}
+
+/// What one service carries.
+#[derive(Debug, Default)]
+pub(super) struct Demand {
+    /// What clients at each member's edges ask for, in requests per second.
+    pub from: BTreeMap<String, f64>,
+    /// What goes to each member.
+    pub to: BTreeMap<String, Load>,
+}
+
+impl Edges {
+    /// Says which members there are.
+    pub(super) fn set_members(&self, members: BTreeSet<String>) -> bool {
+        let mut inner = self.inner.lock();
+        inner.members = members;
+        inner.refresh()
+    }
+
+    /// Hears an edge, or that it is gone. Of one that is new, `was_alive` tells whether it was when somebody else listened;
+    /// none when it has only just come.
+    pub(super) fn hear(
+        &self,
+        name: &str,
+        edge: Option<&Edge>,
+        was_alive: Option<bool>,
+        now: Instant,
+    ) -> News {
+        let mut inner = self.inner.lock();
+        let Some(edge) = edge else {
+            let targets = inner.ballots.set(name, &[]);
+            let services = inner.carry(name, &[]);
+            inner.known.remove(name);
+            return News { roster: inner.refresh(), targets, services };
+        };
+        let status = edge.status.clone().unwrap_or_default();
+        let heartbeat = status.heartbeat_time;
+        let before = inner.known.get(name);
+        let spoke = heartbeat.is_some() && before.is_none_or(|before| before.heartbeat != heartbeat);
+        let (heard, alive) = match (before, spoke) {
+            (None, spoke) => (now, spoke && was_alive.unwrap_or(true)),
+            (Some(_), true) => (now, true),
+            (Some(before), false) => (before.heard, before.alive && heartbeat.is_some()),
+        };
+        let retired = before.is_some_and(|before| before.retired) && !alive;
+        let services = inner.carry(name, &status.services);
+        let mut carried: Vec<String> = status.services.iter().map(|load| load.service.clone()).collect();
+        carried.dedup();
+        let known = Known {
+            spec: edge.spec.clone(),
+            heartbeat,
+            heard,
+            alive,
+            retired,
+            trips: status.round_trips,
+            services: carried,
+        };
+        inner.known.insert(name.to_owned(), known);
+        let targets = inner.ballots.set(name, &status.votes);
+        let roster = inner.refresh();
+        let isolation = !targets.is_empty() && !roster && inner.reconsider();
+        News { roster: roster || isolation, targets, services }
+    }
+
+    /// Lets edges lapse that have not spoken for too long; whether anyone did. `answers` tells whether a member's API does.
+    pub(super) fn lapse(&self, now: Instant, answers: impl Fn(&str) -> bool) -> bool {
+        let mut inner = self.inner.lock();
+        let mut news = false;
+        for known in inner.known.values_mut() {
+            let silent = now.saturating_duration_since(known.heard);
+            let lapsed = known.alive && silent > LAPSE;
+            let retires = !known.alive && !known.retired && silent > RETIRE && answers(&known.spec.cluster);
+            known.alive &= !lapsed;
+            known.retired |= retires;
+            news |= lapsed || retires;
+        }
+        news && inner.refresh()
+    }
+
+    /// The roster, as plans carry it.
+    pub(super) fn roster(&self) -> Vec<PlanEdge> {
+        self.inner.lock().told.clone()
+    }
+
+    /// How many are alive.
+    pub(super) fn alive(&self) -> usize {
+        self.inner.lock().roster.alive().count()
+    }
+
+    /// What edges have measured.
+    pub(super) fn trips(&self) -> RoundTrips {
+        let inner = self.inner.lock();
+        let alive = inner.known.values().filter(|known| known.alive);
+        RoundTrips::measured(alive.map(|known| (known.spec.cluster.as_str(), known.trips.as_slice())))
+    }
+
+    /// Decides something by what edges say.
+    pub(super) fn judge<T>(&self, decide: impl FnOnce(&Court<'_>) -> T) -> T {
+        let inner = self.inner.lock();
+        decide(&Court { roster: &inner.roster, ballots: &inner.ballots, isolated: &inner.isolated })
+    }
+
+    /// What a service carries, given as `namespace/name`.
+    pub(super) fn demand(&self, service: &str) -> Demand {
+        let inner = self.inner.lock();
+        let mut demand = Demand::default();
+        for (edge, carried) in inner.loads.get(service).into_iter().flatten() {
+            let Some(known) = inner.known.get(edge).filter(|known| known.alive) else { continue };
+            for (to, load) in &carried.to {
+                *demand.from.entry(known.spec.cluster.clone()).or_default() += rate(load);
+                let sum = demand.to.entry(to.clone()).or_default();
+                let add = |a: Option<f64>, b: Option<f64>| a.map_or(b, |a| Some(a + b.unwrap_or(0.0)));
+                sum.requests_per_second = add(sum.requests_per_second, load.requests_per_second);
+                sum.concurrency = add(sum.concurrency, load.concurrency);
+            }
+        }
+        demand
+    }
+}
+
+impl Inner {
+    /// Makes the roster again; whether it is different.
+    fn refresh(&mut self) -> bool {
+        let counts = |known: &Known| !known.retired && self.members.contains(&known.spec.cluster);
+        let told: Vec<PlanEdge> = self
+            .known
+            .iter()
+            .filter(|(_, known)| counts(known))
+            .map(|(name, known)| PlanEdge {
+                name: name.clone(),
+                cluster: known.spec.cluster.clone(),
+                addresses: known.spec.addresses.clone(),
+                peer_address: known.spec.peer_address.clone(),
+                alive: known.alive,
+            })
+            .collect();
+        if told == self.told {
+            return false;
+        }
+        self.roster = Roster::new(&told);
+        self.told = told;
+        self.reconsider();
+        true
+    }
+
+    /// Finds out again whose word does not count; whether that is different.
+    fn reconsider(&mut self) -> bool {
+        let isolated = self.ballots.isolated(&self.roster);
+        let news = isolated != self.isolated;
+        self.isolated = isolated;
+        news
+    }
+
+    /// Takes over what an edge carries; gives the services for which that is clearly different.
+    fn carry(&mut self, edge: &str, loads: &[ServiceLoad]) -> Vec<String> {
+        let mut now: BTreeMap<&str, Vec<(String, Load)>> = BTreeMap::new();
+        for load in loads {
+            now.entry(&load.service).or_default().push((load.cluster.clone(), load.load.clone()));
+        }
+        let before = self.known.get(edge).map(|known| known.services.clone()).unwrap_or_default();
+        let gone = before.iter().filter(|service| !now.contains_key(service.as_str()));
+        let mut news: Vec<String> = Vec::new();
+        for service in gone {
+            let Some(edges) = self.loads.get_mut(service) else { continue };
+            if edges.remove(edge).is_some_and(|carried| unlike(carried.told, 0.0)) {
+                news.push(service.clone());
+            }
+            if edges.is_empty() {
+                self.loads.remove(service);
+            }
+        }
+        for (service, to) in now {
+            let carried =
+                self.loads.entry(service.to_owned()).or_default().entry(edge.to_owned()).or_default();
+            let total = to.iter().map(|(_, load)| rate(load)).sum();
+            if unlike(carried.told, total) {
+                carried.told = total;
+                news.push(service.to_owned());
+            }
+            carried.to = to;
+        }
+        news
+    }
+}
+
+fn rate(load: &Load) -> f64 {
+    load.requests_per_second.filter(|rate| rate.is_finite()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn edge(cluster: &str, beat: u32, up: bool, rate: f64) -> Edge {
+        let object = json!({
+            "apiVersion": "landfall.dev/v1alpha1", "kind": "Edge", "metadata": {"name": "e"},
+            "spec": {"cluster": cluster},
+            "status": {
+                "heartbeatTime": format!("2026-01-01T00:00:{beat:02}.000000Z"),
+                "votes": [{"target": "b/shop/web:80", "up": up}],
+                "services": [{"service": "shop/web", "cluster": "b", "load": {"requestsPerSecond": rate}}],
+            },
+        });
+        serde_json::from_value(object).expect("an edge")
+    }
+
+    fn alive(edges: &Edges) -> String {
+        edges
+            .roster()
+            .iter()
+            .map(|edge| format!("{}{}", edge.name, if edge.alive { "+" } else { "-" }))
+            .collect()
+    }
+
+    #[test]
+    fn an_edge_lives_as_long_as_its_heart_beats() {
+        let edges = Edges::default();
+        let begin = landfall_runtime::clock::instant();
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        edges.set_members(["a".to_owned(), "b".to_owned()].into());
+        assert!(edges.hear("x", Some(&edge("a", 1, true, 0.0)), None, at(0)).roster);
+        // Somebody else saw it lapse; what it said last is old.
+        assert!(edges.hear("y", Some(&edge("b", 1, true, 0.0)), Some(false), at(0)).roster);
+        assert!(!edges.hear("z", Some(&edge("unknown", 1, true, 0.0)), None, at(0)).roster);
+        assert_eq!(alive(&edges), "x+y-");
+        // The same heartbeat again is no heartbeat.
+        assert!(!edges.hear("x", Some(&edge("a", 1, true, 0.0)), None, at(4)).roster);
+        assert!(!edges.lapse(at(5), |_| true));
+        assert!(edges.lapse(at(6), |_| true));
+        assert_eq!(alive(&edges), "x-y-");
+        assert!(edges.hear("x", Some(&edge("a", 2, true, 0.0)), None, at(7)).roster);
+        assert_eq!(alive(&edges), "x+y-");
+        // One that is gone for good is not waited for, unless its member does not answer either.
+        assert!(!edges.lapse(at(5), |_| true));
+        assert!(edges.lapse(at(700), |cluster| cluster == "a"));
+        assert_eq!(alive(&edges), "x-y-");
+        assert!(edges.lapse(at(701), |cluster| cluster == "a"));
+        assert_eq!(alive(&edges), "y-");
+        assert!(edges.hear("x", Some(&edge("a", 3, true, 0.0)), None, at(702)).roster);
+        assert_eq!(alive(&edges), "x+y-");
+        assert!(edges.hear("x", None, None, at(703)).roster);
+        assert_eq!(alive(&edges), "y-");
+    }
+
+    #[test]
+    fn what_changed_is_told_and_nothing_else() {
+        let edges = Edges::default();
+        let now = landfall_runtime::clock::instant();
+        edges.set_members(["a".to_owned()].into());
+        let first = edges.hear("x", Some(&edge("a", 1, true, 100.0)), None, now);
+        assert_eq!((first.targets.len(), first.services.as_slice()), (1, &["shop/web".to_owned()][..]));
+        assert_eq!(edges.hear("x", Some(&edge("a", 2, true, 110.0)), None, now), News::default());
+        let down = edges.hear("x", Some(&edge("a", 3, false, 119.0)), None, now);
+        assert_eq!((down.targets.len(), down.services.len(), down.roster), (1, 0, false));
+        let more = edges.hear("x", Some(&edge("a", 4, false, 130.0)), None, now);
+        assert_eq!((more.targets.len(), more.services.len()), (0, 1));
+        let demand = edges.demand("shop/web");
+        assert_eq!((demand.from.get("a"), demand.to["b"].requests_per_second), (Some(&130.0), Some(130.0)));
+        edges.hear("x", None, None, now);
+        assert!(edges.demand("shop/web").from.is_empty());
+    }
+}
