@@ -52,8 +52,20 @@ fn from_container(service: &Value, container: &Value) -> Option<HealthCheck> {
         host: if http { host_header(action).or_else(|| given("host")) } else { None },
         expected_statuses: if http { vec!["200-399".to_owned()] } else { Vec::new() },
         grpc_service: if kind == "grpc" { given("service") } else { None },
-        ..HealthCheck::default()
+        ..defaults()
     })
+}
+
+/// A check as the API server fills it in: what is written must be what is read again. A readiness probe's own period and
+/// thresholds are made for a kubelet, not for a failover.
+fn defaults() -> HealthCheck {
+    HealthCheck {
+        interval_ms: Some(1_000),
+        timeout_ms: Some(800),
+        down_threshold: Some(3),
+        up_threshold: Some(2),
+        ..HealthCheck::default()
+    }
 }
 
 fn host_header(action: &Value) -> Option<String> {
@@ -99,7 +111,16 @@ mod tests {
             let template = json!({"spec": {"containers": [{"name": "sidecar"}, {
                 "ports": [{"name": "http", "containerPort": 8080}], "readinessProbe": probe,
             }]}});
-            from_template(&service, &template).map(|check| serde_json::to_value(check).unwrap())
+            let check = from_template(&service, &template)?;
+            assert_eq!((check.interval_ms, check.down_threshold), (Some(1000), Some(3)));
+            let bare = HealthCheck {
+                interval_ms: None,
+                timeout_ms: None,
+                down_threshold: None,
+                up_threshold: None,
+                ..check
+            };
+            serde_json::to_value(bare).ok()
         };
         for (probe, expected) in [
             (
