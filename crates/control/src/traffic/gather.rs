@@ -56,6 +56,8 @@ fn cluster(
         Some(before) if !(connected && slices.synced()) => {
             (cluster.endpoints, cluster.pods) = (before.endpoints, before.pods.clone());
         }
+        // Where nobody may count them, there may be some.
+        _ if slices.unserved() => cluster.endpoints = 1,
         _ => {
             cluster.endpoints = i32::try_from(endpoints.ready).unwrap_or(i32::MAX);
             let headless = text(child(&shard, "spec"), "clusterIP") == "None";

@@ -29,6 +29,10 @@ pub(super) fn look(federation: &Arc<Federation>) {
         .and_then(|seen| serde_json::from_value::<TrafficPlan>(seen.value()).ok())
         .map(|plan| plan.spec);
     let config = &federation.config;
+    if before.is_none() && traffic.geography.members().is_empty() && traffic.edges.roster().is_empty() {
+        // There is nobody to tell of, and nobody to tell.
+        return;
+    }
     let told = PlanFederation {
         name: config.federation.clone(),
         domain: config.domain.clone(),
