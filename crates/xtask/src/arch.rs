@@ -25,6 +25,7 @@ const LAYERS: &[(&str, u8, &str)] = &[
     ("apiserver", 2, "serves kinds over the Kubernetes protocol"),
     ("control", 2, "the reconcilers: observe, plan, apply"),
     ("dns", 2, "answers DNS from compiled plans"),
+    ("health", 2, "probes, and keeps this edge's opinion"),
     ("sim", 3, "simulated member clusters: controllers, node agents, faults"),
     ("rig", 3, "whole real Kubernetes clusters in network namespaces"),
     ("landfall", 4, "the binary: command line and composition"),

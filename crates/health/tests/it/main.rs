@@ -1,0 +1,194 @@
+//! Probes against servers that are well, and against such as are not.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_api::landfall::HealthCheck;
+use landfall_health::probe::probe;
+use landfall_health::{Check, Config, Point, Prober, Protocol, Source, Target};
+use landfall_runtime::metrics::Registry;
+use landfall_runtime::tasks::Tasks;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// A server that says the same to everybody, once they have said something.
+async fn server(tasks: &Tasks, says: &'static [u8], tls: Option<Arc<ServerConfig>>) -> Point {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let children = tasks.clone();
+    tasks.spawn_until_stop(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let tls = tls.clone();
+            children.spawn_until_stop(async move {
+                match tls {
+                    Some(tls) => {
+                        if let Ok(stream) = TlsAcceptor::from(tls).accept(stream).await {
+                            talk(stream, says).await;
+                        }
+                    }
+                    None => talk(stream, says).await,
+                }
+            });
+        }
+    });
+    Point { host: "127.0.0.1".into(), port }
+}
+
+async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, says: &[u8]) {
+    let mut heard = [0; 4096];
+    while let Ok(1..) = stream.read(&mut heard).await {
+        if stream.write_all(says).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn tls(until: (i32, u8, u8)) -> Arc<ServerConfig> {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["anybody.example.com".into()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until.0, until.1, until.2);
+    let certificate = params.self_signed(&key).unwrap();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key);
+    Arc::new(config.unwrap())
+}
+
+fn check(protocol: Protocol) -> HealthCheck {
+    HealthCheck { protocol, timeout_ms: Some(500), ..HealthCheck::default() }
+}
+
+/// What a probe says: nothing when it is well.
+async fn said(point: &Point, check: &HealthCheck) -> String {
+    let outcome = probe(point, &Check::new(check), Source::default()).await;
+    assert_eq!(outcome.up, outcome.reason.is_empty());
+    outcome.reason
+}
+
+#[track_caller]
+fn expect(said: &str, expected: &str) {
+    assert!(
+        if expected.is_empty() { said.is_empty() } else { said.contains(expected) },
+        "{said:?}, not {expected:?}"
+    );
+}
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello there";
+const AILING: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn tcp_and_http() {
+    let tasks = Tasks::default();
+    let good = server(&tasks, OK, None).await;
+    let ailing = server(&tasks, AILING, None).await;
+    let odd = server(&tasks, b"what do you want?\r\n\r\n", None).await;
+    let mute = server(&tasks, b"", None).await;
+    let nobody = Point { host: "127.0.0.1".into(), port: 1 };
+    let nowhere = Point { host: "no.such.host.invalid".into(), port: 80 };
+    let (tcp, http) = (check(Protocol::Tcp), check(Protocol::Http));
+    for point in [&good, &ailing, &odd, &mute] {
+        expect(&said(point, &tcp).await, "");
+    }
+    expect(&said(&nobody, &tcp).await, "127.0.0.1:1: connection refused");
+    expect(&said(&nowhere, &tcp).await, "the name cannot be resolved");
+    expect(&said(&good, &http).await, "");
+    expect(&said(&ailing, &http).await, "status 503");
+    let lenient = HealthCheck { expected_statuses: vec!["500-599".into()], ..http.clone() };
+    expect(&said(&ailing, &lenient).await, "");
+    expect(&said(&good, &lenient).await, "status 200");
+    expect(&said(&odd, &http).await, "the answer is no HTTP");
+    expect(&said(&mute, &http).await, "no answer in 500 ms");
+    let body = |text: &str| HealthCheck { expected_body: Some(text.into()), ..http.clone() };
+    expect(&said(&good, &body("lo th")).await, "");
+    expect(&said(&good, &body("goodbye")).await, "the body does not contain");
+    let strange = HealthCheck { host: Some("a\nb".into()), path: Some("/ \u{7}".into()), ..http };
+    expect(&said(&good, &strange).await, "is no path");
+    tasks.join().await;
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_looked_at_for_a_while() {
+    static LONG: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| {
+        let mut text = b"HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n".to_vec();
+        text.resize(1 << 20, b'x');
+        text
+    });
+    let tasks = Tasks::default();
+    let endless = server(&tasks, &LONG, None).await;
+    let check = HealthCheck { expected_body: Some("y".into()), ..check(Protocol::Http) };
+    expect(&said(&endless, &check).await, "the body does not contain");
+    tasks.join().await;
+}
+
+#[tokio::test]
+async fn https_and_tls() {
+    let tasks = Tasks::default();
+    let good = server(&tasks, OK, Some(tls((2999, 1, 1)))).await;
+    let ended = server(&tasks, OK, Some(tls((2021, 1, 1)))).await;
+    let plain = server(&tasks, OK, None).await;
+    let (https, tls) = (check(Protocol::Https), check(Protocol::Tls));
+    expect(&said(&good, &https).await, "");
+    expect(&said(&good, &tls).await, "");
+    expect(&said(&ended, &https).await, "");
+    expect(&said(&ended, &tls).await, "the certificate ended at");
+    expect(&said(&plain, &https).await, "the TLS handshake failed");
+    expect(&said(&plain, &tls).await, "the TLS handshake failed");
+    let named = HealthCheck { host: Some("anybody.example.com:8443".into()), ..https };
+    expect(&said(&good, &named).await, "");
+    tasks.join().await;
+}
+
+#[tokio::test]
+async fn a_prober_changes_its_mind_and_forgets() {
+    let tasks = Tasks::default();
+    let prober = Prober::new(Config::default(), &Registry::default(), &tasks);
+    let mut changes = prober.changes();
+    let fast = HealthCheck { interval_ms: Some(100), ..HealthCheck::default() };
+    let target = |name: &str, points: &[&Point]| Target {
+        name: name.into(),
+        points: points.iter().map(|point| (*point).clone()).collect(),
+        check: Check::new(&fast),
+    };
+    let up = |name: &str| prober.opinions().get(name).and_then(|opinion| opinion.up);
+    let until = async |changes: &mut tokio::sync::watch::Receiver<u64>, name: &str, wanted: Option<bool>| {
+        let wait = async {
+            while up(name) != wanted {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), wait)
+            .await
+            .unwrap_or_else(|_| panic!("{name} {wanted:?}"));
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let point = Point { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+    let nobody = Point { host: "127.0.0.1".into(), port: 1 };
+    prober.set(vec![
+        target("a", &[&point]),
+        target("b", &[&nobody]),
+        target("c", &[&nobody, &point]),
+        target("nowhere", &[]),
+    ]);
+    until(&mut changes, "a", Some(true)).await;
+    until(&mut changes, "b", Some(false)).await;
+    until(&mut changes, "c", Some(true)).await;
+    assert_eq!(prober.opinions()["b"].reason, "127.0.0.1:1: connection refused");
+    assert_eq!(up("nowhere"), None);
+    drop(listener);
+    until(&mut changes, "a", Some(false)).await;
+    // It is reached elsewhere now; what was thought of it lasts until probes say otherwise.
+    let again = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let elsewhere = Point { host: "127.0.0.1".into(), port: again.local_addr().unwrap().port() };
+    prober.set(vec![target("a", &[&elsewhere])]);
+    assert_eq!((up("a"), up("b")), (Some(false), None));
+    until(&mut changes, "a", Some(true)).await;
+    prober.set(Vec::new());
+    assert!(prober.opinions().is_empty());
+    tasks.join().await;
+}
