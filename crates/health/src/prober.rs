@@ -45,6 +45,8 @@ pub struct Target {
     pub points: Vec<Point>,
     /// How it is probed.
     pub check: Check,
+    /// Why it is down without a probe, where that is known.
+    pub down: Option<String>,
 }
 
 /// Probes targets. What was begun ends when it is dropped.
@@ -161,8 +163,11 @@ async fn gone(wanted: &mut watch::Receiver<Arc<Target>>) {
     while wanted.changed().await.is_ok() {}
 }
 
-/// One look at a target: up where any of its points is. None when it has no points.
+/// One look at a target: up where any of its points is. None when it has no points, and nobody knows why.
 async fn look(shared: &Shared, target: &Target, round: usize) -> Option<Outcome> {
+    if let Some(reason) = &target.down {
+        return Some(Outcome::down(reason.as_str(), 0.0));
+    }
     let count = target.points.len();
     let first = round.wrapping_mul(POINTS_MAX).checked_rem(count)?;
     let points = target.points.iter().cycle().skip(first).take(count.min(POINTS_MAX));

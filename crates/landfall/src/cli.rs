@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the control plane: the federation's API server and its controllers.
     Hub(HubOptions),
-    /// Let edges in, and shut them out.
+    /// Run the data plane: votes on health and answers names; or let edges in, and shut them out.
     Edge(EdgeOptions),
     /// Run an HTTP, TCP and UDP server that tells what it was asked.
     Echo(EchoOptions),
@@ -67,7 +67,12 @@ pub(crate) enum Command {
 impl Arguments {
     /// What to log.
     pub(crate) fn log(&self) -> &str {
-        let usual = if matches!(self.command, Command::Hub(_) | Command::Echo(_)) { "info" } else { "warn" };
+        let daemon = match &self.command {
+            Command::Hub(_) | Command::Echo(_) => true,
+            Command::Edge(options) => options.command.is_none(),
+            _ => false,
+        };
+        let usual = if daemon { "info" } else { "warn" };
         self.log.as_deref().unwrap_or(usual)
     }
 }

@@ -44,7 +44,14 @@ pub fn user(der: &[u8]) -> Option<User> {
 
 /// When a certificate (DER) ends, in seconds since 1970; what cannot be read has ended.
 pub fn ends_s(der: &[u8]) -> i64 {
-    X509Certificate::from_der(der).map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp())
+    validity(der).map_or(0, |(_, until_s)| until_s)
+}
+
+/// From and until when a certificate (DER) is good, in seconds since 1970.
+pub fn validity(der: &[u8]) -> Option<(i64, i64)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let validity = certificate.validity();
+    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
 #[cfg(test)]

@@ -154,6 +154,7 @@ async fn a_prober_changes_its_mind_and_forgets() {
         name: name.into(),
         points: points.iter().map(|point| (*point).clone()).collect(),
         check: Check::new(&fast),
+        down: None,
     };
     let up = |name: &str| prober.opinions().get(name).and_then(|opinion| opinion.up);
     let until = async |changes: &mut tokio::sync::watch::Receiver<u64>, name: &str, wanted: Option<bool>| {
@@ -174,12 +175,14 @@ async fn a_prober_changes_its_mind_and_forgets() {
         target("b", &[&nobody]),
         target("c", &[&nobody, &point]),
         target("nowhere", &[]),
+        Target { down: Some("no endpoint is ready".into()), ..target("empty", &[]) },
     ]);
     until(&mut changes, "a", Some(true)).await;
     until(&mut changes, "b", Some(false)).await;
     until(&mut changes, "c", Some(true)).await;
     assert_eq!(prober.opinions()["b"].reason, "127.0.0.1:1: connection refused");
     assert_eq!(up("nowhere"), None);
+    until(&mut changes, "empty", Some(false)).await;
     drop(listener);
     until(&mut changes, "a", Some(false)).await;
     // It is reached elsewhere now; what was thought of it lasts until probes say otherwise.

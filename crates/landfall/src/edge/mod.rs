@@ -1,10 +1,30 @@
-//! `landfall edge`: the commands about edges, over the public API.
+//! `landfall edge`: an edge that runs, and the commands about edges.
 //!
-//! Reading order: [`options`] (what is typed), then a file for each command.
+//! ```text
+//!   hub ──► session ──► book (plans, on disk too) ──► core ──► voice (names)
+//!    ▲        │                                        │ ▲
+//!    └────────┴─── votes, heartbeat ◄── prober ◄───────┘ └── own (the member's endpoints)
+//! ```
+//!
+//! Reading order: [`options`] (what is typed), [`daemon`] (start and stop), [`trust`] and [`identity`] (coming in), [`session`]
+//! (being at the hub), [`book`] (plans), [`core`] (what follows from them), [`targets`] and [`failover`] (pure), [`status`], [`own`],
+//! [`voice`], [`admin`]; then [`token`] and [`revoke`], which are commands over the public API.
 
+mod admin;
+mod book;
+pub(crate) mod core;
+pub(crate) mod daemon;
+mod failover;
+mod identity;
 pub(crate) mod options;
+mod own;
 mod revoke;
-mod token;
+mod session;
+mod status;
+mod targets;
+pub(crate) mod token;
+pub(crate) mod trust;
+mod voice;
 
 use anyhow::Result;
 
@@ -15,9 +35,10 @@ use options::{EdgeCommand, EdgeOptions, ListOptions};
 /// Does what was typed.
 pub(crate) fn run(options: &EdgeOptions) -> Result<()> {
     match &options.command {
-        EdgeCommand::Token(options) => basics::run(token::run(options)),
-        EdgeCommand::Revoke(options) => basics::run(revoke::run(options)),
-        EdgeCommand::List(options) => list(options),
+        None => daemon::run(&options.daemon),
+        Some(EdgeCommand::Token(options)) => basics::run(token::run(options)),
+        Some(EdgeCommand::Revoke(options)) => basics::run(revoke::run(options)),
+        Some(EdgeCommand::List(options)) => list(options),
     }
 }
 

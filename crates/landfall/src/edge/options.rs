@@ -1,14 +1,99 @@
 //! What can be typed after `landfall edge`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::basics::options::Connection;
-use crate::cli::Span;
+use crate::cli::{Listen, Span};
+
+const EXAMPLES: &str = "\
+Examples:
+  # At the hub: a token, and the command that uses it
+  landfall edge token --cluster us-east
+
+  # Where the edge shall run
+  landfall edge --hub https://hub.example.com:6443 --hub-ca-hash sha256:… --cluster us-east --token abcdef.… \\
+    --data-dir ./edge --dns-listen 127.0.0.1:5353
+
+  # Again, without a token: the certificate is in the data directory
+  landfall edge --hub https://hub.example.com:6443 --cluster us-east --data-dir ./edge --dns-listen 127.0.0.1:5353
+
+The data directory keeps the edge's key, its certificate, the hub's authority, and the last plans: with these it goes on
+without the hub, also after a restart.";
 
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct EdgeOptions {
     #[command(subcommand)]
-    pub(crate) command: EdgeCommand,
+    pub(crate) command: Option<EdgeCommand>,
+
+    #[command(flatten)]
+    pub(crate) daemon: DaemonOptions,
+}
+
+/// An edge that runs.
+#[derive(Args, Debug)]
+pub(crate) struct DaemonOptions {
+    /// The hub.
+    #[arg(long, value_name = "URL")]
+    pub(crate) hub: Option<String>,
+
+    /// The authority of the hub's certificate.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hub_ca: Option<PathBuf>,
+
+    /// The hash of that authority's key, instead of the authority itself.
+    #[arg(long, conflicts_with = "hub_ca", value_name = "sha256:HEX")]
+    pub(crate) hub_ca_hash: Option<String>,
+
+    /// With what it comes in the first time.
+    #[arg(long, env = "LANDFALL_EDGE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+
+    /// The member it stands in.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+
+    /// Its name. Default: the member's name and the machine's.
+    #[arg(long, env = "LANDFALL_EDGE_NAME", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Its key, its certificate, and the last plans.
+    #[arg(long, default_value = "/var/lib/landfall-edge", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+
+    /// Answer names here, over UDP and TCP; may be repeated.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) dns_listen: Vec<Listen>,
+
+    /// Tell about itself here: /healthz, /readyz, /metrics, /plans and /votes, over HTTP and to everybody who asks.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) admin_listen: Option<Listen>,
+
+    /// An address or host name where clients reach it; may be repeated.
+    #[arg(long, env = "LANDFALL_EDGE_ADDRESS", value_delimiter = ',', value_name = "HOST")]
+    pub(crate) advertise: Vec<String>,
+
+    /// Where other edges reach it. Default: the first address, at the port of its names.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) peer_address: Option<String>,
+
+    /// The kubeconfig of its own member, to probe endpoints directly.
+    #[arg(long, conflicts_with = "in_cluster", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// It is a pod of its own member, whose service account may see EndpointSlices.
+    #[arg(long)]
+    pub(crate) in_cluster: bool,
+
+    /// Its node, for people.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub(crate) node: Option<String>,
+
+    /// Its zone, for people.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) zone: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,0 +1,219 @@
+//! `Core`: what the parts of a running edge share, and the loop that brings plans to those who carry them out.
+//!
+//! ```text
+//!   session ──► book ──┐                        ┌──► prober (targets), ruler (places)
+//!   own cluster ───────┼──► follow (targets,  ──┤
+//!   prober ────────────┘      failover; pure)   └──► voice (answers)
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use landfall_api::landfall::{Address, TrafficPlanSpec};
+use landfall_health::distance::Ruler;
+use landfall_health::{Prober, Source};
+use landfall_runtime::clock;
+use landfall_runtime::metrics::Registry;
+use landfall_runtime::tasks::Tasks;
+use serde_json::Value;
+
+use super::book::{Book, Key, Plans};
+use super::failover::{self, Sight};
+use super::own::{Access, Own};
+use super::status::{self, Report};
+use super::targets::{self, Me};
+use super::trust::Trust;
+use super::voice::Voice;
+
+/// Between two looks at everything.
+const LOOK_GAP: Duration = Duration::from_millis(20);
+/// How often is looked whether time alone has changed something.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What an edge is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Its name.
+    pub(crate) name: String,
+    /// The member it stands in.
+    pub(crate) cluster: String,
+    /// Which hub.
+    pub(crate) trust: Trust,
+    /// With what it comes in.
+    pub(crate) token: Option<String>,
+    /// Its key, its certificate and its plans.
+    pub(crate) data_dir: PathBuf,
+    /// Where it answers names.
+    pub(crate) dns: Vec<SocketAddr>,
+    /// Where it tells about itself.
+    pub(crate) admin: Option<SocketAddr>,
+    /// Where clients reach it.
+    pub(crate) addresses: Vec<Address>,
+    /// Where other edges reach it; the host of the first address and the port of its names when it is not given.
+    pub(crate) peer_address: Option<String>,
+    /// Its node.
+    pub(crate) node: Option<String>,
+    /// Its zone.
+    pub(crate) zone: Option<String>,
+    /// How its own cluster's API is reached.
+    pub(crate) access: Option<Access>,
+    /// Where its probes come from.
+    pub(crate) source: Option<IpAddr>,
+}
+
+/// What the parts of a running edge share.
+pub(crate) struct Core {
+    /// What it was given.
+    pub(crate) config: Config,
+    /// The plans.
+    pub(crate) book: Book,
+    /// What it sees.
+    pub(crate) prober: Prober,
+    /// What it answers.
+    pub(crate) voice: Voice,
+    /// What it counts.
+    pub(crate) registry: Arc<Registry>,
+    ruler: Ruler,
+    own: Own,
+    began_ms: i64,
+    /// When the hub was last heard of.
+    heard_ms: AtomicI64,
+}
+
+impl Core {
+    /// Opens what is on disk, and begins to answer.
+    pub(crate) fn new(config: Config, voice: Voice, registry: Arc<Registry>, tasks: &Tasks) -> Self {
+        let source = Source { address: config.source };
+        let seed =
+            config.name.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+        let prober = landfall_health::Config { source, seed };
+        let began_ms = now_ms();
+        Self {
+            book: Book::open(&config.data_dir),
+            prober: Prober::new(prober, &registry, tasks),
+            ruler: Ruler::new(source, tasks),
+            own: Own::default(),
+            voice,
+            registry,
+            began_ms,
+            // Silence is counted from the start: an edge that has just begun has not seen enough to decide.
+            heard_ms: AtomicI64::new(began_ms),
+            config,
+        }
+    }
+
+    /// The hub has answered.
+    pub(crate) fn heard(&self) {
+        self.heard_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// How long the hub has been silent.
+    pub(crate) fn silent_for(&self) -> Duration {
+        let ms = now_ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed));
+        Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> i64 {
+        now_ms()
+    }
+
+    /// Where other edges reach this one.
+    pub(crate) fn peer_address(&self) -> Option<String> {
+        self.config.peer_address.clone().or_else(|| {
+            let first = self.config.addresses.first()?;
+            let host = first.ip.as_ref().or(first.hostname.as_ref())?;
+            let port = self.voice.addresses().first()?.port();
+            Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+        })
+    }
+
+    /// All that is told of this edge.
+    pub(crate) fn report(&self) -> Value {
+        let report = Report {
+            opinions: &self.prober.opinions(),
+            round_trips: &self.ruler.medians(),
+            began_ms: self.began_ms,
+            follows: self.book.now().federation.is_some(),
+        };
+        status::everything(&report, now_ms())
+    }
+
+    /// Follows its own cluster, if it was given access to it.
+    pub(crate) async fn follow_own(&self) {
+        if let Some(access) = &self.config.access {
+            self.own.follow(access).await;
+        }
+    }
+
+    /// Brings plans to those who carry them out, for ever.
+    pub(crate) async fn follow_plans(&self) {
+        let me = Me { name: &self.config.name, cluster: &self.config.cluster };
+        let (mut plans, mut own) = (self.book.changes(), self.own.changes());
+        let mut opinions = self.prober.changes();
+        let mut adjusted = Adjusted::default();
+        loop {
+            let now = plans.borrow_and_update().clone();
+            own.mark_unchanged();
+            opinions.mark_unchanged();
+            let sight = Sight {
+                heard_ms: self.heard_ms.load(Ordering::Relaxed),
+                now_ms: now_ms(),
+                opinions: &self.prober.opinions(),
+            };
+            // Answers first: what is probed can wait for a moment.
+            self.voice.publish(&adjusted.follow(&now, &sight));
+            let endpoints =
+                |namespace: &str, name: &str, port: &str| self.own.endpoints(namespace, name, port);
+            self.prober.set(targets::targets(&now, me, &endpoints));
+            self.ruler.set(&targets::places(&now, me));
+            tokio::time::sleep(LOOK_GAP).await;
+            tokio::select! {
+                changed = plans.changed() => if changed.is_err() { return },
+                _ = own.changed() => {}
+                _ = opinions.changed() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+}
+
+fn now_ms() -> i64 {
+    i64::try_from(clock::since_epoch().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Plans as this edge follows them: what is adjusted in the same way again is the same value.
+#[derive(Default)]
+struct Adjusted {
+    before: BTreeMap<Key, Arc<TrafficPlanSpec>>,
+}
+
+impl Adjusted {
+    fn follow(&mut self, plans: &Plans, sight: &Sight<'_>) -> Plans {
+        if !sight.may_decide() {
+            self.before.clear();
+            return plans.clone();
+        }
+        let (mut followed, mut now) = (plans.clone(), BTreeMap::new());
+        for (key, plan) in &plans.services {
+            let Some(adjusted) = failover::adjust(&key.0, &key.1, plan, sight) else { continue };
+            let same = self.before.get(key).filter(|before| ***before == adjusted).cloned();
+            let adjusted = same.unwrap_or_else(|| {
+                tracing::warn!(
+                    namespace = key.0,
+                    name = key.1,
+                    "the hub is silent; following what this edge sees"
+                );
+                Arc::new(adjusted)
+            });
+            followed.services.insert(key.clone(), adjusted.clone());
+            now.insert(key.clone(), adjusted);
+        }
+        self.before = now;
+        followed
+    }
+}

@@ -1,0 +1,184 @@
+//! What an edge may decide alone: while the hub is silent, it leaves out what it sees to be down itself.
+//!
+//! - Only while the hub has been silent for [`SILENT_MS`]: what the hub says is what a majority says, and comes first.
+//! - Only what the hub last said to be up and this edge has since come to see down. What a majority has declared down stays
+//!   down, whatever this edge sees.
+//! - Only where this edge itself sees another cluster of the same choices up. An edge that sees nothing up is the one that is
+//!   cut off, and changes nothing: no answer becomes empty by it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use landfall_api::landfall::{PlanVantage, TrafficPlanSpec};
+use landfall_health::Opinion;
+use landfall_plan::quorum::{probed_port, target};
+
+/// The hub must be silent for so long before an edge decides anything.
+pub(crate) const SILENT_MS: i64 = 10_000;
+
+/// What an edge sees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight<'a> {
+    /// When the hub was last heard of, in milliseconds since 1970.
+    pub(crate) heard_ms: i64,
+    /// Now.
+    pub(crate) now_ms: i64,
+    /// What this edge thinks of its targets.
+    pub(crate) opinions: &'a BTreeMap<String, Opinion>,
+}
+
+impl Sight<'_> {
+    /// Whether the edge may decide anything at all.
+    pub(crate) const fn may_decide(&self) -> bool {
+        self.now_ms.saturating_sub(self.heard_ms) >= SILENT_MS
+    }
+}
+
+/// The plan as this edge follows it; none when it follows it to the letter.
+pub(crate) fn adjust(
+    namespace: &str,
+    name: &str,
+    plan: &TrafficPlanSpec,
+    sight: &Sight<'_>,
+) -> Option<TrafficPlanSpec> {
+    if !sight.may_decide() {
+        return None;
+    }
+    let port = probed_port(plan.health_check.as_ref(), &plan.ports)?;
+    let opinion = |cluster: &str| {
+        sight
+            .opinions
+            .get(&target(cluster, namespace, name, port))
+            .and_then(|opinion| Some((opinion.up?, opinion.since_ms)))
+    };
+    let up: BTreeSet<&str> = {
+        let seen = plan.clusters.iter().filter(|cluster| cluster.verdict.up && !cluster.cordoned);
+        seen.map(|cluster| cluster.name.as_str())
+            .filter(|name| opinion(name).is_some_and(|(up, _)| up))
+            .collect()
+    };
+    let down =
+        |cluster: &str| opinion(cluster).is_some_and(|(up, since_ms)| !up && since_ms > sight.heard_ms);
+    let mut adjusted = plan.clone();
+    let mut changed = false;
+    for vantage in &mut adjusted.vantages {
+        changed |= leave_out(vantage, &up, &down);
+    }
+    if !changed {
+        return None;
+    }
+    for cluster in adjusted.clusters.iter_mut().filter(|cluster| cluster.verdict.up && down(&cluster.name)) {
+        cluster.verdict.up = false;
+        cluster.verdict.reason = "this edge sees it down, and the hub is silent".into();
+    }
+    Some(adjusted)
+}
+
+/// Leaves out of one vantage's choices what is down, if something is left that is up; whether it did.
+fn leave_out(vantage: &mut PlanVantage, up: &BTreeSet<&str>, down: &dyn Fn(&str) -> bool) -> bool {
+    let safe = vantage.choices.iter().any(|choice| up.contains(choice.cluster.as_str()));
+    if !safe || !vantage.choices.iter().any(|choice| down(&choice.cluster)) {
+        return false;
+    }
+    vantage.choices.retain(|choice| !down(&choice.cluster));
+    let total: f64 = vantage.choices.iter().map(|choice| choice.fraction).sum();
+    let count = u32::try_from(vantage.choices.len()).unwrap_or(u32::MAX).max(1);
+    for choice in &mut vantage.choices {
+        choice.fraction = if total > 0.0 { choice.fraction / total } else { 1.0 / f64::from(count) };
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_api::landfall::{PlanChoice, PlanCluster, PlanPort, Verdict};
+    use landfall_health::{Check, Outcome};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HEARD_MS: i64 = 100_000;
+
+    /// Clusters as `name:verdict`, `u` or `d`; all of them are choices of one vantage.
+    fn plan(clusters: &[(&str, bool)]) -> TrafficPlanSpec {
+        let choices = clusters.iter().filter(|(_, up)| *up).map(|(name, _)| PlanChoice {
+            cluster: (*name).into(),
+            fraction: if *name == "a" { 1.0 } else { 0.0 },
+            reason: String::new(),
+        });
+        TrafficPlanSpec {
+            ports: vec![PlanPort { port: 80, ..PlanPort::default() }],
+            clusters: clusters
+                .iter()
+                .map(|(name, up)| PlanCluster {
+                    name: (*name).into(),
+                    verdict: Verdict { up: *up, ..Verdict::default() },
+                    ..PlanCluster::default()
+                })
+                .collect(),
+            vantages: vec![PlanVantage { choices: choices.collect(), ..PlanVantage::default() }],
+            ..TrafficPlanSpec::default()
+        }
+    }
+
+    fn opinion(up: bool, since_ms: i64) -> Opinion {
+        let check = Check { down_threshold: 1, up_threshold: 1, ..Check::default() };
+        let outcome = if up { Outcome::up(1.0) } else { Outcome::down("no", 1.0) };
+        Opinion::default().step(&outcome, &check, since_ms)
+    }
+
+    fn follow(plan: &TrafficPlanSpec, seen: &[(&str, bool, i64)], silent_ms: i64) -> Vec<String> {
+        let opinions = seen
+            .iter()
+            .map(|(name, up, since)| (target(name, "ns", "web", 80), opinion(*up, *since)))
+            .collect();
+        let sight = Sight { heard_ms: HEARD_MS, now_ms: HEARD_MS + silent_ms, opinions: &opinions };
+        let adjusted = adjust("ns", "web", plan, &sight);
+        let choices = &adjusted.as_ref().unwrap_or(plan).vantages[0].choices;
+        choices.iter().map(|choice| format!("{} {}", choice.cluster, choice.fraction)).collect()
+    }
+
+    #[test]
+    fn an_edge_decides_little() {
+        let both = plan(&[("a", true), ("b", true)]);
+        let later = HEARD_MS + 5_000;
+        let check = |seen: &[(&str, bool, i64)], silent_ms: i64, expected: &[&str]| {
+            assert_eq!(follow(&both, seen, silent_ms), expected, "{seen:?} {silent_ms}");
+        };
+        let lost = [("a", false, later), ("b", true, 1)];
+        check(&lost, 20_000, &["b 1"]);
+        check(&lost, 9_000, &["a 1", "b 0"]);
+        // It saw it down while the hub, who knew, said up.
+        check(&[("a", false, HEARD_MS - 1), ("b", true, 1)], 20_000, &["a 1", "b 0"]);
+        // It sees nothing else up, or knows nothing of it.
+        check(&[("a", false, later), ("b", false, later)], 20_000, &["a 1", "b 0"]);
+        check(&[("a", false, later)], 20_000, &["a 1", "b 0"]);
+        // What the majority has declared down does not come back.
+        let one = plan(&[("a", false), ("b", true)]);
+        assert_eq!(follow(&one, &[("a", true, later), ("b", true, 1)], 20_000), ["b 0"]);
+        assert_eq!(follow(&one, &[("a", true, later), ("b", false, later)], 20_000), ["b 0"]);
+    }
+
+    proptest! {
+        /// Whatever an edge sees, it adds nothing, empties nothing, and drops only what it sees down itself.
+        #[test]
+        fn it_never_contradicts(verdicts in proptest::collection::vec(any::<bool>(), 4),
+                seen in proptest::collection::vec(proptest::option::of((any::<bool>(), 0_i64..200_000)), 4), silent in 0_i64..40_000) {
+            let names = ["a", "b", "c", "d"];
+            let clusters: Vec<(&str, bool)> = names.iter().copied().zip(verdicts).collect();
+            let plan = plan(&clusters);
+            let seen: Vec<(&str, bool, i64)> = names.iter().zip(&seen)
+                .filter_map(|(name, seen)| seen.map(|(up, since)| (*name, up, since))).collect();
+            let before = plan.vantages[0].choices.len();
+            let after = follow(&plan, &seen, silent);
+            prop_assert_eq!(before == 0, after.is_empty());
+            for choice in &after {
+                prop_assert!(clusters.iter().any(|(name, up)| *up && choice.starts_with(name)));
+            }
+            let kept = |name: &str| after.iter().any(|choice| choice.starts_with(name));
+            for (name, up) in clusters.iter().filter(|(_, up)| *up) {
+                prop_assert!(kept(name) || seen.iter().any(|(n, up, _)| n == name && !up), "{name} {up}");
+            }
+            prop_assert!(silent >= SILENT_MS || after.len() == before);
+        }
+    }
+}

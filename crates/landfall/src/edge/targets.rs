@@ -1,0 +1,216 @@
+//! What this edge probes: a pure function from plans, the roster and what it knows of its own cluster to targets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use landfall_api::landfall::{Address, PlanCluster, PlanFederation, TrafficPlanSpec};
+use landfall_health::distance::Place;
+use landfall_health::{Check, Point, Target};
+use landfall_plan::quorum::{Roster, probed_port, target};
+
+use super::book::Plans;
+
+/// So many points of a target are known at most; probes take turns among them.
+const POINTS_MAX: usize = 64;
+/// So many points of a member are known at most for measuring how far it is.
+const PLACE_POINTS_MAX: usize = 8;
+
+/// Which edge looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Me<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Where it stands.
+    pub(crate) cluster: &'a str,
+}
+
+/// The endpoints of a service in the edge's own cluster: namespace, service, port's name. None when they are not known.
+pub(crate) type Endpoints<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Vec<Point>>;
+
+/// Everything this edge votes on, with where and how it is probed.
+pub(crate) fn targets(plans: &Plans, me: Me<'_>, endpoints: Endpoints<'_>) -> Vec<Target> {
+    let edges = plans.federation.as_ref().map(|federation| federation.edges.as_slice()).unwrap_or_default();
+    let roster = Roster::new(edges);
+    let mut found = Vec::new();
+    for ((namespace, name), plan) in &plans.services {
+        let check = plan.health_check.as_ref();
+        let Some(number) = probed_port(check, &plan.ports) else { continue };
+        let Ok(port) = u16::try_from(number) else { continue };
+        for cluster in &plan.clusters {
+            let target_name = target(&cluster.name, namespace, name, number);
+            if !roster.voters(&target_name).contains(&me.name) {
+                continue;
+            }
+            let points = if cluster.name == me.cluster {
+                own_points(plan, cluster, port, &|port| endpoints(namespace, name, port))
+            } else {
+                Some(points(&cluster.addresses, port))
+            };
+            let down = points.as_ref().is_some_and(Vec::is_empty) && cluster.name == me.cluster;
+            let Some(points) = points.filter(|points| down || !points.is_empty()) else { continue };
+            found.push(Target {
+                name: target_name,
+                points,
+                check: check.map(Check::new).unwrap_or_default(),
+                down: down.then(|| "no endpoint is ready".to_owned()),
+            });
+        }
+    }
+    found
+}
+
+/// Where the service is in the edge's own cluster: its endpoints if they are known (also if there are none), else its
+/// addresses inside, else where clients outside reach it.
+fn own_points(
+    plan: &TrafficPlanSpec,
+    cluster: &PlanCluster,
+    port: u16,
+    endpoints: &dyn Fn(&str) -> Option<Vec<Point>>,
+) -> Option<Vec<Point>> {
+    let name = plan.ports.iter().find(|p| p.port == i32::from(port)).map_or("", |p| p.name.as_str());
+    if let Some(mut known) = endpoints(name) {
+        known.truncate(POINTS_MAX);
+        return Some(known);
+    }
+    let inside = cluster.cluster_ips.iter().filter(|ip| ip.parse::<std::net::IpAddr>().is_ok());
+    let inside: Vec<Point> = inside.map(|ip| Point { host: ip.clone(), port }).collect();
+    let found = if inside.is_empty() { points(&cluster.addresses, port) } else { inside };
+    (!found.is_empty()).then_some(found)
+}
+
+fn points(addresses: &[Address], port: u16) -> Vec<Point> {
+    let hosts =
+        addresses.iter().filter_map(|address| address.ip.clone().or_else(|| address.hostname.clone()));
+    hosts.take(POINTS_MAX).map(|host| Point { host, port }).collect()
+}
+
+/// The other members and where they are reached, to measure how far they are: their edges, else any service of theirs.
+pub(crate) fn places(plans: &Plans, me: Me<'_>) -> Vec<Place> {
+    let Some(federation) = &plans.federation else { return Vec::new() };
+    let mut found = peers(federation);
+    let members: BTreeSet<&str> = federation.members.iter().map(|member| member.name.as_str()).collect();
+    found.retain(|cluster, _| *cluster != me.cluster && members.contains(cluster));
+    for plan in plans.services.values() {
+        let Some(port) = probed_port(None, &plan.ports).and_then(|port| u16::try_from(port).ok()) else {
+            continue;
+        };
+        for cluster in plan.clusters.iter().filter(|cluster| cluster.name != me.cluster && cluster.verdict.up)
+        {
+            let known = found.entry(cluster.name.as_str()).or_default();
+            if known.is_empty() && members.contains(cluster.name.as_str()) {
+                known.extend(points(&cluster.addresses, port));
+            }
+        }
+    }
+    let place = |(cluster, mut points): (&str, Vec<Point>)| {
+        points.truncate(PLACE_POINTS_MAX);
+        Place { cluster: cluster.to_owned(), points }
+    };
+    found.into_iter().filter(|(_, points)| !points.is_empty()).map(place).collect()
+}
+
+/// Edges that can be reached, by member.
+fn peers(federation: &PlanFederation) -> BTreeMap<&str, Vec<Point>> {
+    let mut found: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
+    for edge in federation.edges.iter().filter(|edge| edge.alive) {
+        let address = edge.peer_address.as_deref().and_then(|address| address.rsplit_once(':'));
+        let Some((host, Ok(port))) = address.map(|(host, port)| (host, port.parse())) else { continue };
+        let host = host.trim_matches(['[', ']']).to_owned();
+        found.entry(&edge.cluster).or_default().push(Point { host, port });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use landfall_api::landfall::{PlanEdge, PlanMember, PlanPort, Verdict};
+
+    use super::*;
+
+    fn cluster(name: &str, ip: &str, inside: &str) -> PlanCluster {
+        PlanCluster {
+            name: name.into(),
+            addresses: vec![Address { ip: Some(ip.into()), hostname: None }],
+            cluster_ips: vec![inside.into()],
+            verdict: Verdict { up: true, ..Verdict::default() },
+            ..PlanCluster::default()
+        }
+    }
+
+    fn plans(protocol: &str) -> Plans {
+        let plan = TrafficPlanSpec {
+            ports: vec![PlanPort {
+                name: "http".into(),
+                port: 80,
+                protocol: protocol.into(),
+                node_port: None,
+            }],
+            clusters: vec![cluster("a", "192.0.2.1", "10.0.0.1"), cluster("b", "192.0.2.2", "None")],
+            ..TrafficPlanSpec::default()
+        };
+        let edge = |name: &str, peer: Option<&str>| PlanEdge {
+            name: format!("{name}-1"),
+            cluster: name.into(),
+            peer_address: peer.map(str::to_owned),
+            alive: true,
+            ..PlanEdge::default()
+        };
+        let member = |name: &str| PlanMember { name: name.into(), ..PlanMember::default() };
+        let federation = PlanFederation {
+            edges: vec![edge("a", Some("[::1]:53")), edge("b", None), edge("c", Some("198.51.100.3:53"))],
+            members: vec![member("a"), member("b"), member("c")],
+            ..PlanFederation::default()
+        };
+        let services = [(("default".into(), "web".into()), Arc::new(plan))];
+        Plans { services: services.into_iter().collect(), federation: Some(Arc::new(federation)) }
+    }
+
+    fn shown(plans: &Plans, name: &str, cluster: &str, endpoints: Endpoints<'_>) -> Vec<String> {
+        let me = Me { name, cluster };
+        let show = |target: Target| {
+            let points: Vec<_> = target.points.iter().map(|p| format!("{}:{}", p.host, p.port)).collect();
+            format!("{} at {}{}", target.name, points.join(","), target.down.unwrap_or_default())
+        };
+        targets(plans, me, endpoints).into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn the_own_cluster_is_probed_inside_and_others_where_clients_go() {
+        let plans = plans("TCP");
+        let unknown: Endpoints<'_> = &|_, _, _| None;
+        assert_eq!(
+            shown(&plans, "a-1", "a", unknown),
+            ["a/default/web:80 at 10.0.0.1:80", "b/default/web:80 at 192.0.2.2:80"]
+        );
+        // No address inside: where clients go.
+        assert_eq!(
+            shown(&plans, "b-1", "b", unknown),
+            ["a/default/web:80 at 192.0.2.1:80", "b/default/web:80 at 192.0.2.2:80"]
+        );
+        let known: Endpoints<'_> =
+            &|_, _, port| Some(vec![Point { host: format!("pod-{port}"), port: 8080 }]);
+        assert_eq!(shown(&plans, "a-1", "a", known)[0], "a/default/web:80 at pod-http:8080");
+        let none: Endpoints<'_> = &|_, _, _| Some(Vec::new());
+        assert_eq!(shown(&plans, "a-1", "a", none)[0], "a/default/web:80 at no endpoint is ready");
+        assert!(
+            shown(&plans, "stranger", "a", unknown).is_empty(),
+            "whoever is not on the roster has no vote"
+        );
+    }
+
+    #[test]
+    fn what_does_not_speak_tcp_is_not_probed() {
+        assert!(shown(&plans("UDP"), "a-1", "a", &|_, _, _| None).is_empty());
+    }
+
+    #[test]
+    fn members_are_measured_at_their_edges_or_else_at_their_services() {
+        let got = places(&plans("TCP"), Me { name: "a-1", cluster: "a" });
+        let shown: Vec<String> =
+            got.iter().map(|place| format!("{} {}", place.cluster, place.points[0].host)).collect();
+        assert_eq!(shown, ["b 192.0.2.2", "c 198.51.100.3"]);
+        let got = places(&plans("TCP"), Me { name: "c-1", cluster: "c" });
+        assert_eq!((got[0].cluster.as_str(), got[0].points[0].host.as_str()), ("a", "::1"));
+    }
+}
