@@ -40,8 +40,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(500);
 /// The most changes taken from the store at once.
 const BATCH_MAX: usize = 256;
-/// Certificates are good from a little before they are made, for clocks that differ.
-const BACKDATE_S: i64 = 5 * 60;
+/// Certificates are good from a little before they are made, for clocks that differ; short ones by less.
+const BACKDATE_S_MAX: i64 = 5 * 60;
+const BACKDATE_PART: i64 = 10;
 
 /// Signs for edges.
 pub struct Signer {
@@ -100,6 +101,10 @@ async fn consider(api: &Arc<Api>, signer: &Signer, request: &Value) {
     if !is_open(request) {
         return;
     }
+    // What is told is what was; our own writes are told, too.
+    let key = keys::object(certificates::GROUP, certificates::PLURAL, "", meta::name(request));
+    let now = api.store.snapshot().get(&key).and_then(|entry| encode::decode(entry).ok());
+    let Some(request) = now.as_ref().filter(|now| is_open(now)) else { return };
     if let Err(status) = settle(api, signer, request).await {
         let (name, why) = (meta::name(request), status.message);
         tracing::warn!(request = name, why, "cannot settle a request for an edge's certificate");
@@ -245,10 +250,11 @@ async fn sign(
     let wanted_s = child(request, "spec").get("expirationSeconds").and_then(Value::as_i64);
     let lifetime_s = wanted_s.unwrap_or(signer.lifetime_s).min(signer.lifetime_s);
     let now_s = clock::epoch_s();
+    let backdate_s = BACKDATE_S_MAX.min(lifetime_s / BACKDATE_PART);
     let certificate = signer.authority.edge(
         &String::from_utf8_lossy(pem),
         (&format!("{USER_PREFIX}{edge}"), super::EDGES, uid),
-        (now_s.saturating_sub(BACKDATE_S), now_s.saturating_add(lifetime_s)),
+        (now_s.saturating_sub(backdate_s), now_s.saturating_add(lifetime_s)),
     );
     let certificate = certificate.map_err(|error| Status::internal(error.to_string()))?;
     change(api, request, Part::Status, |object| {

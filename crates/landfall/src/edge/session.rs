@@ -33,6 +33,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 /// Between two attempts of an edge that was refused.
 const REFUSED_RETRY: Duration = Duration::from_secs(15);
 
+/// Between two words about the same trouble.
+const TELL_AGAIN: Duration = Duration::from_secs(30);
+
 /// Whose fields these are.
 const MANAGER: &str = "landfall-edge";
 
@@ -50,6 +53,7 @@ enum Ended {
 pub(super) async fn run(core: &Core) {
     let mut pause = RETRY.0;
     let mut refused = false;
+    let mut told: Option<(String, Instant)> = None;
     loop {
         let ended = match enter(core, refused).await {
             Ok((door, identity)) => stay(core, &door, &identity).await,
@@ -63,7 +67,11 @@ pub(super) async fn run(core: &Core) {
             }
             Ended::Silent(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!(error, "not at the hub; the last plans are followed meanwhile");
+                // The same again is told again, but not every time.
+                if told.as_ref().is_none_or(|(before, at)| *before != error || at.elapsed() > TELL_AGAIN) {
+                    tracing::warn!(error, "not at the hub; the last plans are followed meanwhile");
+                    told = Some((error, Instant::now()));
+                }
             }
             Ended::Refused => {
                 tracing::error!(

@@ -4,6 +4,7 @@
 mod clusters;
 mod compare;
 mod echo;
+mod edges;
 mod faults;
 mod federation;
 mod members;

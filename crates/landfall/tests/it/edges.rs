@@ -1,0 +1,200 @@
+//! `landfall edge` as a process: comes in with a token, votes, goes on without the hub, renews itself, is shut out.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Process, free_port, text};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hub that can be stopped and started again where it was.
+struct Hub {
+    directory: PathBuf,
+    port: u16,
+    process: Option<Process>,
+}
+
+impl Hub {
+    fn start(directory: &Path) -> Self {
+        let mut hub = Self { directory: directory.to_owned(), port: free_port(), process: None };
+        hub.again();
+        hub
+    }
+
+    fn again(&mut self) {
+        let mut command = landfall(&["hub", "--edge-certificate-ttl", "15s", "--audit-log", "-"]);
+        command.args(["--listen", &format!("127.0.0.1:{}", self.port), "--data-dir"]).arg(&self.directory);
+        let mut process = Process::start("hub", &mut command, self.directory.parent().unwrap());
+        process.wait_for("ready", |process| process.output().contains("is ready").then_some(()));
+        self.process = Some(process);
+    }
+
+    fn stop(&mut self) {
+        assert!(self.process.take().unwrap().terminate().success());
+    }
+
+    /// A command at the hub; what it printed.
+    fn say(&self, arguments: &[&str]) -> String {
+        let kubeconfig = self.directory.join("admin.kubeconfig");
+        let output = landfall(arguments).arg("--kubeconfig").arg(kubeconfig).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn apply(&self, objects: &[Value]) {
+        let file = self.directory.join("objects.json");
+        std::fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())
+            .unwrap();
+        self.say(&["apply", "--force-conflicts", "-f", file.to_str().unwrap()]);
+    }
+
+    fn edge(&self, name: &str) -> Value {
+        serde_json::from_str(&self.say(&["get", "edge", name, "-o", "json"])).unwrap()
+    }
+}
+
+fn landfall(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command.args(arguments);
+    command
+}
+
+/// An edge of the cluster `a`, with what `landfall edge token` said to type, or without.
+fn edge(directory: &Path, arguments: &[&str], admin: u16) -> Process {
+    let mut command = landfall(&["edge", "--name", "a-1", "--data-dir"]);
+    command
+        .arg(directory.join("edge"))
+        .args(arguments)
+        .args(["--admin-listen", &format!("127.0.0.1:{admin}")]);
+    let mut process = Process::start("edge", &mut command, directory);
+    process.wait_for("ready", |process| process.output().contains("is ready").then_some(()));
+    process
+}
+
+/// What the admin port says.
+fn admin(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+}
+
+#[track_caller]
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A federation of one member with one edge, and a service at a port of this test.
+fn world(port: u16) -> Vec<Value> {
+    let plan = |namespace: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "TrafficPlan",
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    };
+    let federation = json!({"name": "f", "members": [{"name": "a"}],
+        "edges": [{"name": "a-1", "cluster": "a", "alive": true}]});
+    vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "landfall-system"}}),
+        json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": "a"},
+            "spec": {"endpoints": [{"server": "https://127.0.0.1:1"}]}}),
+        plan(
+            "landfall-system",
+            "federation",
+            json!({"targetRef": {"kind": "X", "name": "f"}, "federation": federation}),
+        ),
+        plan(
+            "default",
+            "web",
+            json!({
+                "targetRef": {"kind": "Service", "name": "web"}, "ports": [{"port": port}],
+                "clusters": [{"name": "a", "verdict": {"up": true}, "addresses": [{"ip": "127.0.0.1"}]}],
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn an_edge_from_its_token_to_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut hub = Hub::start(&directory.path().join("hub"));
+    let served = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    hub.apply(&world(served.local_addr().unwrap().port()));
+    let said = hub.say(&["edge", "token", "--cluster", "a"]);
+    let words: Vec<&str> =
+        said.split_once("landfall edge ").unwrap().1.split_whitespace().filter(|w| *w != "\\").collect();
+    let door: Vec<&str> = words.iter().copied().take_while(|word| *word != "--token").collect();
+
+    let port = free_port();
+    let mut process = edge(directory.path(), &words, port);
+    until("a heartbeat", || hub.edge("a-1")["status"]["heartbeatTime"].as_str().map(str::to_owned));
+    until("plans", || admin(port, "/readyz"));
+    assert!(admin(port, "/metrics").unwrap().contains("landfall_health_probes_total"));
+    for file in ["edge.key", "edge.crt"] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(directory.path().join("edge").join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    let first = std::fs::read_to_string(directory.path().join("edge/edge.crt")).unwrap();
+    until("a new certificate", || {
+        let now = std::fs::read_to_string(directory.path().join("edge/edge.crt")).unwrap_or_default();
+        (!now.is_empty() && now != first).then_some(())
+    });
+
+    // Without the hub it goes on, also after a restart; with the hub again it speaks again.
+    hub.stop();
+    assert!(process.terminate().success());
+    let mut process = edge(directory.path(), &door, port);
+    assert!(admin(port, "/readyz").is_some(), "the plans on disk are not followed");
+    let silent = Instant::now();
+    hub.again();
+    until("alive again", || {
+        let edge = hub.edge("a-1");
+        let conditions = edge["status"]["conditions"].as_array()?.clone();
+        let plans: Value = serde_json::from_str(&admin(port, "/plans")?).unwrap();
+        let heard = plans["hubSilentMs"].as_u64()? < 3_000;
+        (heard && silent.elapsed() > Duration::from_secs(3) && conditions[0]["status"] == "True")
+            .then_some(())
+    });
+
+    let told = hub.say(&["edge", "revoke", "a-1"]);
+    assert!(told.contains("edge.landfall.dev/a-1 revoked"), "{told}");
+    process.wait_for("shut out", |process| {
+        process.output().contains("the hub refuses this edge's certificate").then_some(())
+    });
+    assert!(admin(port, "/readyz").is_some(), "what was planned goes on");
+    assert!(process.terminate().success());
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |arguments: &[&str], words: &str| {
+        let output = landfall(&["edge", "--data-dir"])
+            .arg(directory.path().join("edge"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(words), "{told}");
+    };
+    check(&[], "say which hub with --hub URL");
+    check(&["--hub", "https://127.0.0.1:1", "--cluster", "a", "--name", "A b"], "cannot be an edge's name");
+    check(
+        &["--hub", "https://127.0.0.1:1", "--cluster", "a", "--admin-listen", "192.0.2.1:1"],
+        "cannot listen on",
+    );
+}
