@@ -67,7 +67,7 @@ pub(crate) async fn start(config: Config) -> Result<Edge> {
         .create(&config.data_dir)
         .with_context(|| format!("cannot make the data directory {}", config.data_dir.display()))?;
     let (tasks, registry) = (Tasks::default(), Arc::new(Registry::default()));
-    let voice = Voice::default();
+    let voice = Voice::start(&config.name, &config.cluster, &config.dns, &registry, &tasks)?;
     let core = Arc::new(Core::new(config, voice, registry, &tasks));
     let admin = match core.config.admin {
         Some(at) => Some(admin::serve(core.clone(), at, &tasks).await?),
@@ -75,6 +75,8 @@ pub(crate) async fn start(config: Config) -> Result<Edge> {
     };
     let part = core.clone();
     tasks.spawn_until_stop(async move { part.follow_plans().await });
+    let part = core.clone();
+    tasks.spawn_until_stop(async move { part.voice.resolve().await });
     let part = core.clone();
     tasks.spawn_until_stop(async move { part.book.keep().await });
     let part = core.clone();
