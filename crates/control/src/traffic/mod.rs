@@ -11,7 +11,7 @@
 //!             members' Services, Ingresses, EndpointSlices
 //! Decides:    plan::{quorum, proximity, traffic}
 //! Writes:     TrafficPlans (one per Service, and landfall-system/federation), conditions of TrafficPolicies, Events
-//! Wakes on:   any of the above changing (votes at once, the rest after 50 ms), edges that lapse, and every 5 min
+//! Wakes on:   any of the above changing (votes at once, the rest after 50 to 150 ms), edges that lapse, and every 5 min
 //! Guarantees: what did not change is not written; what changes for one Service is written to one object; a member that
 //!             cannot be seen keeps its place in the plan until a majority of edges says that it is down
 //! Limits:     one look at a time; 16 writes at a time
@@ -54,6 +54,8 @@ const RESYNC: Duration = Duration::from_secs(300);
 const SYNC_LOOK: Duration = Duration::from_millis(5);
 /// How soon something is looked at again that is not read yet, or is being written.
 const SOON: Duration = Duration::from_millis(20);
+/// How long news from members are gathered: a new service arrives in many steps, in all members at about the same time.
+const ARRIVALS: Duration = Duration::from_millis(150);
 /// How long changes of load and of services are gathered where nobody waits for them.
 const GATHER: Duration = Duration::from_millis(500);
 
@@ -334,16 +336,20 @@ pub fn heard(federation: &Federation, member: &str, shelf: &Shelf, changed: &[Ke
             for key in changed {
                 let slice: Option<Value> = shelf.get(key).map(|seen| seen.value());
                 let services = traffic.slices.hear(member, key, slice.as_ref());
-                services
-                    .iter()
-                    .for_each(|(namespace, name)| traffic.queue.push_soon(&traffic.service(namespace, name)));
+                services.iter().for_each(|(namespace, name)| {
+                    traffic.queue.push_after(&traffic.service(namespace, name), ARRIVALS)
+                });
             }
         }
-        id if id == traffic.services => changed.iter().for_each(|key| traffic.queue.push_soon(key)),
+        id if id == traffic.services => {
+            changed.iter().for_each(|key| traffic.queue.push_after(key, ARRIVALS))
+        }
         id if id == traffic.ingresses => {
             for key in changed {
                 let names = traffic.index.services(key);
-                names.iter().for_each(|name| traffic.queue.push_soon(&traffic.service(&key.namespace, name)));
+                names.iter().for_each(|name| {
+                    traffic.queue.push_after(&traffic.service(&key.namespace, name), ARRIVALS)
+                });
             }
         }
         _ => {}

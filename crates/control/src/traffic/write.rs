@@ -21,6 +21,8 @@ const WORKERS_MAX: usize = 16;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long after a failed write an object is looked at again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// The same where the hub says that what was written is wrong: only a change helps.
+const AGAIN_WRONG: Duration = Duration::from_secs(30);
 
 /// What one look wants written.
 #[derive(Debug)]
@@ -64,8 +66,14 @@ impl Writer {
                 let written = write(&own, &key, &work).await;
                 own.traffic.writer.lane.done(&key);
                 if let Err(trouble) = written {
-                    tracing::debug!(object = key.path(), %trouble, "a plan could not be written");
-                    own.traffic.queue.push_after(&work.look, AGAIN);
+                    // Who lost a race, or came before the namespace, has better luck the next time.
+                    let passes = trouble.passes() || matches!(trouble.code(), Some(404 | 409));
+                    if passes {
+                        tracing::debug!(object = key.path(), %trouble, "a plan could not be written");
+                    } else {
+                        tracing::warn!(object = key.path(), %trouble, "a plan was refused");
+                    }
+                    own.traffic.queue.push_after(&work.look, if passes { AGAIN } else { AGAIN_WRONG });
                 }
             }
         });

@@ -21,6 +21,12 @@ pub struct Ballots {
 impl Ballots {
     /// Takes over all that an edge says now; gives the targets that it says something else about than before.
     pub fn set(&mut self, edge: &str, votes: &[Vote]) -> Vec<String> {
+        let said = self.edges.get(edge);
+        let same = |vote: &Vote| said.and_then(|said| said.get(&vote.target)) == Some(vote);
+        if said.map_or(0, HashMap::len) == votes.len() && votes.iter().all(same) {
+            // A heartbeat, and nothing else.
+            return Vec::new();
+        }
         let now: HashMap<String, Vote> =
             votes.iter().map(|vote| (vote.target.clone(), vote.clone())).collect();
         let before = self.edges.remove(edge).unwrap_or_default();
@@ -42,7 +48,9 @@ impl Ballots {
     /// The edges whose word does not count: nearly everything is down in their eyes, and up in those of the others who
     /// vote on it. Such an edge is cut off, and what it says is about itself.
     ///
-    /// An edge sees its own cluster even then, so only the others' targets are looked at, if there are any.
+    /// An edge sees its own cluster even then, so only the others' targets are looked at, if there are any. For the same
+    /// reason a target's own edges are no witnesses: they see it even when nobody else does, and what they said last stands
+    /// until they lapse.
     pub fn isolated(&self, roster: &Roster) -> BTreeSet<String> {
         roster.alive().filter(|edge| self.is_isolated(edge, roster)).map(str::to_owned).collect()
     }
@@ -62,9 +70,10 @@ impl Ballots {
         most(alone, down)
     }
 
-    /// Whether most others who vote on a target say that it is up.
+    /// Whether most others who vote on a target, and do not stand in its cluster, say that it is up.
     fn others_see_it_up(&self, edge: &str, target: &str, roster: &Roster) -> bool {
-        let others = roster.voters(target).into_iter().filter(|other| *other != edge);
+        let elsewhere = |other: &&str| roster.cluster_of(other) != target_cluster(target);
+        let others = roster.voters(target).into_iter().filter(|other| *other != edge).filter(elsewhere);
         let balance: i32 =
             others.filter_map(|other| self.get(other, target)).map(|vote| if vote.up { 1 } else { -1 }).sum();
         balance > 0

@@ -175,6 +175,28 @@ fn an_edge_that_sees_everything_down_is_not_heard() {
 }
 
 #[test]
+fn the_last_words_of_a_dead_cluster_isolate_nobody() {
+    // b is dead, and its two edges have not lapsed yet. The services are in a and b only, so a sees nothing else of others.
+    let story = Story {
+        edges: "a1 a2 b1 b2 c1",
+        votes: &[
+            (TARGET, "a1- a2- b1+ b2+ c1-"),
+            ("b/shop/api:80", "a1- a2- b1+ b2+ c1-"),
+            ("a/shop/web:80", "a1+ a2+ b1+ b2+ c1+"),
+            ("a/shop/api:80", "a1+ a2+ b1+ b2+ c1+"),
+        ],
+        was_up: Some(true),
+        witness: Witness::Reached,
+        now_ms: 1_000_000,
+    };
+    let ruling = story.rule();
+    assert_eq!(
+        (ruling.verdict.up, ruling.verdict.reason.as_str()),
+        (false, "MajorityDown: 3 of 5 edges say down")
+    );
+}
+
+#[test]
 fn down_at_once_and_up_after_a_while() {
     let story = |was_up, votes, now_ms| Story {
         edges: "a1 b1 c1",
