@@ -218,6 +218,11 @@ fn vote(playground: &Playground, edges: &Edges<'_>) {
     edges.silence("asia-east");
     becomes("it lapses", &"-++".to_owned(), alive);
     becomes("and has no vote", &"asia-east up 2:0, eu-west up 2:0, us-east up 1:1".to_owned(), told);
+    // One that is left alone changes nothing, whatever it sees.
+    edges.silence("us-east");
+    becomes("it is frozen", &"asia-east up 1:0, eu-west up 1:0, us-east up 0:1".to_owned(), told);
+    let reason = plan(playground)["clusters"][2]["verdict"]["reason"].to_string();
+    assert!(reason.contains("TooFewVoters: 1 of 1 edges say down, but only 1 of 3 clusters"), "{reason}");
 }
 
 #[test]
