@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use landfall_api::addresses::parse_cidr;
 
@@ -27,6 +28,8 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// A database of the world's addresses in MaxMind's format.
     pub world: Option<PathBuf>,
+    /// How long a TCP connection may be silent between two questions.
+    pub tcp_idle: Duration,
 }
 
 /// A limit on equal answers to one prefix (IPv4 /24, IPv6 /56).
@@ -71,6 +74,7 @@ impl Default for Config {
             rate: Some(Rate::default()),
             keys: Vec::new(),
             world: None,
+            tcp_idle: Duration::from_secs(10),
         }
     }
 }

@@ -136,6 +136,7 @@ fn shared(config: &Config, catalog: &Catalog, registry: &Registry) -> Result<Sha
         limiter,
         keys: signed::keys(&config.keys)?,
         connections: Connections::default(),
+        tcp_idle: config.tcp_idle,
         metrics: Metrics::new(registry),
         stopping: AtomicBool::new(false),
     })

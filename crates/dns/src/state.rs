@@ -1,6 +1,7 @@
 //! What all threads and tasks of a server share.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hickory_proto::rr::TSigner;
@@ -18,6 +19,7 @@ pub(crate) struct Shared {
     pub(crate) limiter: Option<Limiter>,
     pub(crate) keys: Vec<TSigner>,
     pub(crate) connections: Connections,
+    pub(crate) tcp_idle: Duration,
     pub(crate) metrics: Metrics,
     pub(crate) stopping: AtomicBool,
 }

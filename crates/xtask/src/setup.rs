@@ -57,6 +57,22 @@ fn missing() -> Vec<Need> {
     own.chain(rig.map(|(program, package)| Need { program, package, suites: "rig" })).collect()
 }
 
+/// Makes sure that peers are there to be measured with: program and package. An error names what cannot be had.
+pub(crate) fn install(peers: &[(&str, &str)]) -> Result<()> {
+    let missing = || peers.iter().filter(|(program, _)| !has(program));
+    let packages: Vec<&str> = missing().map(|(_, package)| *package).collect();
+    if !packages.is_empty() && is_root() && has("apt-get") {
+        say(&format!("    installing {}", packages.join(" ")));
+        run(Command::new("apt-get").args(["update", "-qq"]))?;
+        let mut install = Command::new("apt-get");
+        install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages);
+        run(install.env("DEBIAN_FRONTEND", "noninteractive"))?;
+    }
+    let still: Vec<&str> = missing().map(|(_, package)| *package).collect();
+    anyhow::ensure!(still.is_empty(), "cannot measure without: apt-get install {}", still.join(" "));
+    Ok(())
+}
+
 fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }

@@ -17,8 +17,6 @@ use crate::answer::{Client, Done, respond};
 use crate::state::Shared;
 use crate::{signed, transfer};
 
-/// How long a connection may be silent between two questions.
-const IDLE: Duration = Duration::from_secs(10);
 /// How long one message may take to arrive, and its answer to be taken.
 const MESSAGE: Duration = Duration::from_secs(5);
 /// How many connections there may be.
@@ -87,7 +85,7 @@ async fn serve(shared: &Shared, mut stream: TcpStream, peer: SocketAddr) {
     let mut packet = Vec::new();
     let mut out = Vec::new();
     for _ in 0..QUESTIONS_MAX {
-        if message(&mut stream, &mut packet).await.is_none() {
+        if message(&mut stream, &mut packet, shared.tcp_idle).await.is_none() {
             return;
         }
         let sent = match answer(shared, client, &packet, &mut out) {
@@ -102,9 +100,9 @@ async fn serve(shared: &Shared, mut stream: TcpStream, peer: SocketAddr) {
 }
 
 /// Reads one message; none when the client is gone, too slow, or says nothing more.
-async fn message(stream: &mut TcpStream, packet: &mut Vec<u8>) -> Option<()> {
+async fn message(stream: &mut TcpStream, packet: &mut Vec<u8>, idle: Duration) -> Option<()> {
     let mut length = [0; 2];
-    timeout(IDLE, stream.read_exact(&mut length)).await.ok()?.ok()?;
+    timeout(idle, stream.read_exact(&mut length)).await.ok()?.ok()?;
     packet.resize(usize::from(u16::from_be_bytes(length)), 0);
     timeout(MESSAGE, stream.read_exact(packet)).await.ok()?.ok()?;
     Some(())

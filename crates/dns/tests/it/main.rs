@@ -5,5 +5,8 @@ mod allocations;
 mod corpus;
 mod dig;
 mod lab;
+mod listed;
 mod memory;
+mod sockets;
 mod wire;
+mod world;

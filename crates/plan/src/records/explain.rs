@@ -21,6 +21,20 @@ pub struct From {
     pub inside: bool,
 }
 
+impl From {
+    /// Clients at an address, as the federation's prefixes tell where they stand.
+    pub fn address(scene: &Scene, address: IpAddr) -> Self {
+        Self { place: scene.prefixes.get(address).0, inside: false }
+    }
+
+    /// Clients inside a member; only if the scene is that member's own edge's, they see its inner addresses. None if there is no
+    /// such member.
+    pub fn cluster(scene: &Scene, name: &str) -> Option<Self> {
+        let member = scene.places.member(name)?;
+        Some(Self { place: Place::Member(member), inside: scene.places.own == Some(member) })
+    }
+}
+
 /// An answer in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {

@@ -238,9 +238,9 @@ fn an_answer_in_words() {
         |namespace: &str, name: &str| ((namespace, name) == ("my-namespace", "my-service")).then_some(&plan);
     let say = |name: &str, from| explain::explain(&scene, name, from, find, |_| None, &none).to_string();
     let name = "my-service.my-namespace.my-federation.svc.zone-2.region-2.my-domain.com";
-    let said = say(name, From { place: Place::Unknown, inside: true });
+    let said = say(name, From::cluster(&scene, "cluster-1").unwrap());
     let want = "\
-my-service.my-namespace.my-federation.svc.zone-2.region-2.my-domain.com from inside nothing known
+my-service.my-namespace.my-federation.svc.zone-2.region-2.my-domain.com from inside cluster cluster-1
 service my-namespace/my-service, TTL 180 s
   CNAME my-service.my-namespace.my-federation.svc.region-2.my-domain.com  (no shard in zone zone-2 is well)
   CNAME my-service.my-namespace.my-federation.svc.my-domain.com           (no shard in region region-2 is well)

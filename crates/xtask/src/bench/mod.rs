@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: us and the peer in one run on one machine, and the ratio.
 
 mod apiserver;
+mod dns;
 mod members;
 mod propagate;
 
@@ -21,6 +22,8 @@ pub(crate) struct Options {
 enum What {
     /// The API server: kube-apiserver with etcd, our hub with etcd, our hub embedded, under the same load over TLS.
     Apiserver(apiserver::Settings),
+    /// DNS: us, gdnsd and Knot with the same zone, under dnsperf.
+    Dns(dns::Settings),
     /// Simulated members: how long many take to start in one process, and what they and their pods weigh.
     Members(members::Settings),
     /// Propagation: from the hub's acknowledgement until every one of many simulated members has it.
@@ -28,11 +31,13 @@ enum What {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if cfg!(debug_assertions) {
+    // Its load generator is not ours.
+    if cfg!(debug_assertions) && !matches!(options.what, What::Dns(_)) {
         return run_optimised();
     }
     match &options.what {
         What::Apiserver(settings) => apiserver::run(settings),
+        What::Dns(settings) => dns::run(settings),
         What::Members(settings) => members::run(settings),
         What::Propagate(settings) => propagate::run(settings),
     }
