@@ -7,11 +7,12 @@ use landfall_plan::records::names::{Located, Node};
 
 use crate::cookie::Jar;
 use crate::lookup::{Asked, Outcome, look_up};
-use crate::wire::name::LABELS_MAX;
+use crate::wire::name::{LABELS_MAX, Name};
 use crate::wire::query::{Query, Read, read};
 use crate::wire::reply::{EXTENSIONS_MAX, Extensions, Reply};
 use crate::wire::{class, code, kind};
 use crate::zone::Snapshot;
+use crate::zone::table::hash;
 
 /// The largest UDP reply: fits every path without fragments.
 pub(crate) const UDP_MAX: usize = 1232;
@@ -93,7 +94,8 @@ pub(crate) fn respond(
     packet: &[u8],
     out: &mut [u8],
 ) -> Done {
-    let query = match read(packet) {
+    let mut name = Name::root();
+    let query = match read(packet, &mut name) {
         Read::Silence => return Done::Silence,
         Read::Bad { code, end, edns } => return refuse(packet, end, code, edns, out),
         Read::Query(query) if query.signature.is_some() => return Done::Signed,
@@ -108,7 +110,7 @@ pub(crate) fn respond_to(
     manner: &Manner,
     client: Client,
     packet: &[u8],
-    query: &Query,
+    query: &Query<'_>,
     out: &mut [u8],
 ) -> Done {
     match (query.class, query.kind) {
@@ -135,7 +137,7 @@ pub(crate) fn respond_to(
         let (labels, skipped) = query.name.tail(&mut room);
         let located = snapshot.stage.scene.names.locate(&snapshot.stage.scene.places, labels);
         let located = unskip(located, skipped);
-        let asked = Asked { name: &query.name, kind: query.kind, vantage, luck: client.luck };
+        let asked = Asked { name: query.name, kind: query.kind, vantage, luck: client.luck };
         (look_up(snapshot, located, asked, &mut reply), alike(located, query))
     };
     let sort = outcome.sort();
@@ -165,7 +167,7 @@ pub(crate) struct Vantage {
     scope: u8,
 }
 
-fn vantage(snapshot: &Snapshot, manner: &Manner, client: Client, query: &Query) -> Vantage {
+fn vantage(snapshot: &Snapshot, manner: &Manner, client: Client, query: &Query<'_>) -> Vantage {
     let stage = &snapshot.stage;
     let slot = |place| stage.scene.places.slot(place);
     if manner.is_inside(client.address) {
@@ -182,7 +184,7 @@ fn vantage(snapshot: &Snapshot, manner: &Manner, client: Client, query: &Query) 
 }
 
 /// How long the reply may be.
-fn limit(query: &Query, client: Client) -> usize {
+fn limit(query: &Query<'_>, client: Client) -> usize {
     if client.tcp {
         return usize::from(u16::MAX);
     }
@@ -190,7 +192,13 @@ fn limit(query: &Query, client: Client) -> usize {
 }
 
 /// Adds extensions to the reply of a question that has some. Gives whether its cookie is ours.
-fn extend(manner: &Manner, client: Client, query: &Query, vantage: Vantage, reply: &mut Reply<'_>) -> bool {
+fn extend(
+    manner: &Manner,
+    client: Client,
+    query: &Query<'_>,
+    vantage: Vantage,
+    reply: &mut Reply<'_>,
+) -> bool {
     let Some(edns) = query.edns else { return client.tcp };
     let cookie = edns.cookie.and_then(|cookie| manner.jar.bake(cookie, client.address, client.now_s));
     let proven = edns.cookie.is_some_and(|cookie| manner.jar.knows(cookie, client.address, client.now_s));
@@ -242,14 +250,10 @@ fn unskip(located: Located, skipped: usize) -> Located {
 }
 
 /// Answers about one service are alike, whatever stands before its name.
-fn alike(located: Located, query: &Query) -> u64 {
+fn alike(located: Located, query: &Query<'_>) -> u64 {
     let name = match located {
         Located::In { node: Node::Service { at, .. }, .. } => query.name.from(at),
         _ => query.name.wire(),
     };
-    let folded = name.chunks(8).fold(u64::from(query.kind), |hash, bytes| {
-        let word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
-    });
-    folded | 1 << 63
+    (hash(name) ^ u64::from(query.kind) << 32) | 1 << 63
 }

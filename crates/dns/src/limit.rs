@@ -1,13 +1,14 @@
 //! Response rate limiting: how often one prefix gets the same answer, so that nobody is flooded through us.
 //!
 //! A fixed table of buckets, each one word, written without a lock. Two threads may count one answer as one: a limit need not
-//! be exact. A bucket whose tag is another's is taken over, so that memory never grows.
+//! be exact. A bucket that is another's is taken over once that one has rested, so that memory never grows, and a flood does not
+//! lose its bucket to those who come by.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many buckets there are.
-const BUCKETS: usize = 1 << 16;
+const BUCKETS: usize = 1 << 14;
 
 /// What a limited answer becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,14 +62,17 @@ impl Limiter {
         let time = (now_ms / 16) & TIME_MASK;
         let rate = u64::from(self.per_second);
         let mut bucket = Bucket::unpack(word.load(Ordering::Relaxed));
-        if bucket.tag != tag {
-            bucket = Bucket { tag, time, tokens: rate, refused: 0 };
-        }
         let ticks = time.wrapping_sub(bucket.time) & TIME_MASK;
         let earned = ticks * rate / TICKS;
         if earned > 0 {
             bucket.tokens = (bucket.tokens + earned).min(rate);
             bucket.time = time;
+        }
+        if bucket.tag != tag {
+            if bucket.tokens <= rate / 2 {
+                return Pass::Send;
+            }
+            bucket = Bucket { tag, time, tokens: rate, refused: 0 };
         }
         let pass = match bucket.tokens.checked_sub(1) {
             Some(left) => {

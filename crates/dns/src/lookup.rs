@@ -236,8 +236,8 @@ fn below(
             (Some(_), _) => Some(Outcome::NxDomain),
             (None, name) => {
                 let target = target(snapshot, service, base.scope, label(1));
-                let pod =
-                    target.and_then(|target| target.pods.iter().find(|pod| pod.label.get(1..) == Some(name)));
+                let pod = target
+                    .and_then(|target| target.pods().iter().find(|pod| pod.label.get(1..) == Some(name)));
                 let Some(pod) = pod else { return Some(Outcome::NxDomain) };
                 if let Some(family) = family(asked.kind) {
                     let records = service.records(family, pod.spans[family as usize], 0);
@@ -470,8 +470,8 @@ fn ports(
         let label = target.label(&snapshot.stage);
         let rank = srv_rank(service.policy, rank, *share);
         let before = [&[][..]];
-        let pods = target.pods.iter().map(|pod| &*pod.label);
-        let none = target.pods.is_empty();
+        let pods = target.pods().iter().map(|pod| &*pod.label);
+        let none = target.pods().is_empty();
         for pod in pods.chain(before.into_iter().filter(|_| none)) {
             let data = reply.begin(owner, kind::SRV, service.ttl_s)?;
             for number in [rank.0, rank.1, port.number] {

@@ -10,6 +10,7 @@ use hickory_proto::serialize::binary::BinEncodable as _;
 use crate::answer::{Client, Done, respond_to};
 use crate::config::{Key, StartError};
 use crate::state::Shared;
+use crate::wire::name::Name;
 use crate::wire::query::{Query, Read, read};
 use crate::wire::{code, u16_at};
 use crate::zone::Snapshot;
@@ -55,7 +56,8 @@ pub(crate) fn answer(
     packet: &[u8],
     out: &mut [u8],
 ) -> Option<usize> {
-    let Read::Query(query) = read(packet) else { return None };
+    let mut name = Name::root();
+    let Read::Query(query) = read(packet, &mut name) else { return None };
     let whole = match verify(shared, &query, packet, u64::from(client.now_s)) {
         Ok((mut signing, plain)) => {
             let room = out.len().checked_sub(SIGNATURE_MAX)?;
@@ -74,7 +76,7 @@ pub(crate) fn answer(
 /// Verifies a signed question; gives what signs the answer, and the question without its signature.
 pub(crate) fn verify(
     shared: &Shared,
-    query: &Query,
+    query: &Query<'_>,
     packet: &[u8],
     now_s: u64,
 ) -> Result<(Signing, Vec<u8>), Unsigned> {
@@ -104,7 +106,7 @@ pub(crate) fn verify(
 /// NOTAUTH, with the reason in a signature that signs nothing, or, when only the clocks differ, in one that does.
 fn refuse(
     packet: &[u8],
-    query: &Query,
+    query: &Query<'_>,
     (name, signature): (hickory_proto::rr::Name, &TSIG),
     error: TsigError,
     key: Option<&TSigner>,

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether a packet asks for a zone.
 pub(crate) fn is_transfer(packet: &[u8]) -> bool {
-    matches!(read(packet), Read::Query(query) if matches!(query.kind, kind::AXFR | kind::IXFR))
+    matches!(read(packet, &mut Name::root()), Read::Query(query) if matches!(query.kind, kind::AXFR | kind::IXFR))
 }
 
 /// Sends a zone, or why not. None when the connection is of no more use.
@@ -41,7 +41,8 @@ pub(crate) async fn run(
     packet: &[u8],
     stream: &mut TcpStream,
 ) -> Option<()> {
-    let Read::Query(query) = read(packet) else { return None };
+    let mut name = Name::root();
+    let Read::Query(query) = read(packet, &mut name) else { return None };
     let now_s = u64::try_from(clock::epoch_s()).unwrap_or(0);
     let mut signing = match signed::verify(shared, &query, packet, now_s) {
         Ok((signing, _)) => signing,
@@ -128,7 +129,7 @@ fn message(packet: &[u8], first: bool, code: ResponseCode, records: Vec<Record>)
 }
 
 /// The zone that is asked for, if it is one of the federation's own.
-fn zone(snapshot: &Snapshot, query: &Query) -> Option<Zone> {
+fn zone(snapshot: &Snapshot, query: &Query<'_>) -> Option<Zone> {
     let mut room = [&[][..]; LABELS_MAX];
     let (labels, _) = query.name.tail(&mut room);
     match snapshot.stage.scene.names.locate(&snapshot.stage.scene.places, labels) {
@@ -150,7 +151,7 @@ fn names(snapshot: &Snapshot, zone: Zone, key: &[u8], service: &Service) -> Vec<
         if service.serves(&snapshot.stage, scope) {
             for target in &service.targets {
                 let label = text(target.label(&snapshot.stage).get(1..).unwrap_or_default());
-                for pod in &target.pods {
+                for pod in target.pods() {
                     both(format!("{}.{label}.{name}", text(pod.label.get(1..).unwrap_or_default())));
                 }
                 both(format!("{label}.{name}"));
@@ -171,7 +172,8 @@ fn ask(shared: &Shared, snapshot: &Snapshot, client: IpAddr, name: &str, kind: u
     let mut packet = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     packet.extend(&name);
     packet.extend([kind.to_be_bytes(), class::IN.to_be_bytes()].concat());
-    let Read::Query(query) = read(&packet) else { return Vec::new() };
+    let mut room = Name::root();
+    let Read::Query(query) = read(&packet, &mut room) else { return Vec::new() };
     let client = Client { address: client, tcp: true, now_s: 0, luck: 0 };
     let mut out = vec![0; usize::from(u16::MAX)];
     let Done::Reply { length, .. } = respond_to(snapshot, &shared.manner, client, &packet, &query, &mut out)

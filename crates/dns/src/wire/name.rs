@@ -18,33 +18,42 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Reads a name that stands at the beginning of some bytes. Pointers are not taken: nothing before a question can be
-    /// pointed to.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let mut name = Self { bytes: [0; NAME_MAX + 1], length: 0, starts: [0; 128], labels: 0 };
-        let mut at = 0;
+    /// A place to read a name into: the root.
+    pub(crate) fn root() -> Self {
+        Self { bytes: [0; NAME_MAX + 1], length: 1, starts: [0; 128], labels: 0 }
+    }
+
+    /// Reads a name that stands at the beginning of some bytes, in place of what it was. Pointers are not taken: nothing before a
+    /// question can be pointed to. None if it is no name; then it is the root.
+    pub(crate) fn read_into(&mut self, bytes: &[u8]) -> Option<()> {
+        (self.length, self.labels, self.bytes[0]) = (1, 0, 0);
+        let (mut at, mut labels) = (0, 0);
         loop {
             let length = *bytes.get(at)?;
-            if length > LABEL_MAX {
-                return None;
-            }
             let next = at + 1 + usize::from(length);
-            if next > NAME_MAX - usize::from(length != 0) {
+            if length > LABEL_MAX || next > NAME_MAX - usize::from(length != 0) {
                 return None;
             }
             if length == 0 {
-                name.length = u8::try_from(next).ok()?;
-                return Some(name);
+                // Lengths of labels are smaller than any letter, so that all can be lowered at once.
+                let whole = self.bytes.get_mut(..next)?;
+                whole.copy_from_slice(bytes.get(..next)?);
+                whole.make_ascii_lowercase();
+                self.length = u8::try_from(next).ok()?;
+                self.labels = labels;
+                return Some(());
             }
-            let label = bytes.get(at + 1..next)?;
-            name.bytes[at] = length;
-            for (to, from) in name.bytes[at + 1..next].iter_mut().zip(label) {
-                *to = from.to_ascii_lowercase();
-            }
-            name.starts[usize::from(name.labels)] = u8::try_from(at).ok()?;
-            name.labels += 1;
+            self.starts[usize::from(labels)] = u8::try_from(at).ok()?;
+            labels += 1;
             at = next;
         }
+    }
+
+    /// A name that stands at the beginning of some bytes.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut name = Self::root();
+        name.read_into(bytes)?;
+        Some(name)
     }
 
     /// A name from its text.

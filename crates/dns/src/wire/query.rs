@@ -11,9 +11,9 @@ const ADDITIONAL_MAX: u16 = 4;
 
 /// A question.
 #[derive(Clone, Debug)]
-pub(crate) struct Query {
+pub(crate) struct Query<'a> {
     /// The name.
-    pub(crate) name: Name,
+    pub(crate) name: &'a Name,
     /// The record type.
     pub(crate) kind: u16,
     /// The class.
@@ -28,11 +28,7 @@ pub(crate) struct Query {
 
 /// What came.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack, for one packet; a box would be an allocation"
-)]
-pub(crate) enum Read {
+pub(crate) enum Read<'a> {
     /// No answer: too short to be a message, or itself a response.
     Silence,
     /// To be refused with this code; with so many bytes of question, 0 if it could not be read.
@@ -45,7 +41,7 @@ pub(crate) enum Read {
         edns: bool,
     },
     /// A question.
-    Query(Query),
+    Query(Query<'a>),
 }
 
 /// The operation of a message, from its flags.
@@ -53,8 +49,8 @@ fn opcode(flags: u16) -> u16 {
     flags >> 11 & 0xF
 }
 
-/// Reads a packet.
-pub(crate) fn read(packet: &[u8]) -> Read {
+/// Reads a packet; its question's name is put into `name`.
+pub(crate) fn read<'a>(packet: &[u8], name: &'a mut Name) -> Read<'a> {
     let Some(flags) = u16_at(packet, 2).filter(|_| packet.len() >= HEADER) else { return Read::Silence };
     if flags & 0x8000 != 0 {
         return Read::Silence;
@@ -67,7 +63,7 @@ pub(crate) fn read(packet: &[u8]) -> Read {
     if count(4) != 1 {
         return bad(code::FORM_ERR, HEADER);
     }
-    let Some((name, end)) = question(packet) else { return bad(code::FORM_ERR, HEADER) };
+    let Some(end) = question(packet, name) else { return bad(code::FORM_ERR, HEADER) };
     let (Some(kind), Some(class)) = (u16_at(packet, end - 4), u16_at(packet, end - 2)) else {
         return bad(code::FORM_ERR, HEADER);
     };
@@ -83,11 +79,11 @@ pub(crate) fn read(packet: &[u8]) -> Read {
     }
 }
 
-/// The question's name, and where the question ends.
-fn question(packet: &[u8]) -> Option<(Name, usize)> {
-    let name = Name::read(packet.get(HEADER..)?)?;
+/// Reads the question's name; gives where the question ends.
+fn question(packet: &[u8], name: &mut Name) -> Option<usize> {
+    name.read_into(packet.get(HEADER..)?)?;
     let end = HEADER + name.wire().len() + 4;
-    (packet.len() >= end).then_some((name, end))
+    (packet.len() >= end).then_some(end)
 }
 
 /// Reads what follows the question, up to the packet's end.
@@ -96,7 +92,7 @@ fn additional(
     mut at: usize,
     authority: u16,
     additional: u16,
-    query: &mut Query,
+    query: &mut Query<'_>,
 ) -> Result<(), u16> {
     let total = authority + additional;
     for number in 0..total {

@@ -6,6 +6,7 @@ use landfall_api::landfall::DnsAnswer;
 use landfall_plan::records::answers::{Answers, Choice, TARGETS_MAX};
 use landfall_plan::records::names::Scope;
 use landfall_plan::records::places::is_label;
+use smallvec::SmallVec;
 
 use super::Stage;
 use crate::wire::name::to_wire;
@@ -16,7 +17,7 @@ pub(crate) type A = [u8; 16];
 /// An AAAA record whose owner is the question's name.
 pub(crate) type Aaaa = [u8; 28];
 
-/// A service.
+/// A service. What most of them have few of stands in one piece of memory: every other place is a cache miss.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// How long answers may be kept.
@@ -24,17 +25,17 @@ pub(crate) struct Service {
     /// Which members of an order are in an answer.
     pub(crate) policy: DnsAnswer,
     /// Members that may be named.
-    pub(crate) targets: Box<[Target]>,
+    pub(crate) targets: SmallVec<[Target; 3]>,
     /// A records: all of one target's together.
-    a: Box<[A]>,
+    a: SmallVec<[A; 4]>,
     /// AAAA records, likewise.
     aaaa: Box<[Aaaa]>,
     /// All orders, one after the other: target and weight.
-    choices: Box<[(u16, u16)]>,
+    choices: SmallVec<[(u16, u16); 9]>,
     /// Where each order begins, and where the last ends.
-    bounds: Box<[u32]>,
+    bounds: SmallVec<[u32; 4]>,
     /// The order for each slot.
-    by_slot: Box<[u16]>,
+    by_slot: SmallVec<[u16; 8]>,
     /// Named ports.
     pub(crate) ports: Box<[Port]>,
 }
@@ -44,16 +45,23 @@ pub(crate) struct Service {
 pub(crate) struct Target {
     /// Its number.
     pub(crate) member: Option<u16>,
-    /// Its label with its length, if it has no number.
-    label: Option<Box<[u8]>>,
     /// Addresses for clients outside: A, AAAA.
     outside: [Span; 2],
     /// Addresses for clients inside: A, AAAA.
     inside: [Span; 2],
+    /// What few have.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few targets have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// Its label with its length, if it has no number.
+    label: Option<Box<[u8]>>,
     /// A host name for clients outside, in place of addresses.
     hostname: Option<Box<[u8]>>,
     /// Its pods, where the service is headless.
-    pub(crate) pods: Box<[Pod]>,
+    pods: Box<[Pod]>,
 }
 
 /// A pod of a headless service.
@@ -66,7 +74,7 @@ pub(crate) struct Pod {
 }
 
 /// Orders one after the other, where each begins, and which of them each slot follows.
-type Orders = (Box<[(u16, u16)]>, Box<[u32]>, Box<[u16]>);
+type Orders = (Vec<(u16, u16)>, Vec<u32>, SmallVec<[u16; 8]>);
 
 /// Some records in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,12 +112,19 @@ impl Target {
     /// Its label with its length; empty if it has none.
     pub(crate) fn label<'a>(&'a self, stage: &'a Stage) -> &'a [u8] {
         let known = || self.member.and_then(|member| stage.labels.get(usize::from(member)));
-        self.label.as_ref().or_else(known).map_or(&[], |label| label)
+        let own = self.rare.as_ref().and_then(|rare| rare.label.as_ref());
+        own.or_else(known).map_or(&[], |label| label)
     }
 
     /// A host name in place of addresses, for one client.
     pub(crate) fn alias(&self, inside: bool) -> Option<&[u8]> {
-        self.hostname.as_deref().filter(|_| !inside || self.inside.iter().all(|span| span.is_empty()))
+        let hostname = self.rare.as_ref()?.hostname.as_deref();
+        hostname.filter(|_| !inside || self.inside.iter().all(|span| span.is_empty()))
+    }
+
+    /// Its pods, where the service is headless.
+    pub(crate) fn pods(&self) -> &[Pod] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.pods)
     }
 
     /// Its addresses for one client.
@@ -168,17 +183,18 @@ impl Service {
                 let spans = records.spans(ips);
                 Some(Pod { label: label(name)?, spans })
             });
-            let pods = pods.collect();
+            let pods: Box<[Pod]> = pods.collect();
+            let label = if target.member.is_none() { label(&target.cluster.name) } else { None };
+            let hostname = target.hostname.and_then(to_wire).map(Into::into);
+            let is_rare = label.is_some() || hostname.is_some() || !pods.is_empty();
             Target {
                 member: target.member,
-                label: if target.member.is_none() { label(&target.cluster.name) } else { None },
                 outside: records.spans(&target.addresses),
                 inside: records.spans(&target.local),
-                hostname: target.hostname.and_then(to_wire).map(Into::into),
-                pods,
+                rare: is_rare.then(|| Box::new(Rare { label, hostname, pods })),
             }
         });
-        let targets: Box<[Target]> = targets.collect();
+        let targets = targets.collect();
         let (choices, bounds, by_slot) = orders(answers);
         let ports = answers.ports.iter().filter_map(|port| {
             let name = is_label(&port.name).then(|| port.name.to_ascii_lowercase().into_bytes().into())?;
@@ -189,10 +205,10 @@ impl Service {
             ttl_s: answers.ttl_s,
             policy: answers.policy,
             targets,
-            a: records.a.into(),
+            a: fitted(&records.a),
             aaaa: records.aaaa.into(),
-            choices,
-            bounds,
+            choices: fitted(&choices),
+            bounds: fitted(&bounds),
             by_slot,
             ports: ports.collect(),
         }
@@ -249,6 +265,14 @@ fn within(stage: &Stage, target: &Target, scope: Scope) -> bool {
     Answers::within(&stage.scene.places, target.member, scope)
 }
 
+/// The same in no more room than it needs.
+fn fitted<T: Copy, const N: usize>(all: &[T]) -> SmallVec<[T; N]>
+where
+    [T; N]: smallvec::Array<Item = T>,
+{
+    SmallVec::from_slice(all)
+}
+
 /// A label with its length before it.
 pub(crate) fn label(text: &str) -> Option<Box<[u8]>> {
     let length = u8::try_from(text.len()).ok().filter(|_| is_label(text))?;
@@ -278,7 +302,7 @@ fn orders(answers: &Answers<'_>) -> Orders {
         bounds.push(u32::try_from(choices.len()).unwrap_or(0));
     }
     let by_slot = answers.by_slot.iter().map(|at| renamed.get(usize::from(*at)).copied().unwrap_or(0));
-    (choices.into(), bounds.into(), by_slot.collect())
+    (choices, bounds, by_slot.collect())
 }
 
 /// Records while they are gathered.
