@@ -64,7 +64,7 @@ impl<V: Clone> Table<V> {
 
     /// Puts and removes; what others hold of the table stays as it was. Of two changes to one name the later counts.
     pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = (Box<[u8]>, Option<V>)>) {
-        let mut by_part: Vec<(usize, u64, Box<[u8]>, Option<V>)> = changes
+        let mut by_part: Vec<_> = changes
             .into_iter()
             .map(|(key, value)| {
                 let hash = hash(&key);
