@@ -27,9 +27,11 @@ pub(crate) fn run(options: &HubOptions) -> Result<()> {
 
 async fn serve(options: &HubOptions) -> Result<()> {
     let began = clock::instant();
+    // Before anybody is told that it runs, so that whoever stops it then finds it ready for that, too.
+    let stop = stop_signals()?;
     let hub = start(options).await?;
     announce(options, &hub.url, &hub.server.admin_kubeconfig, began.elapsed());
-    wait_for_stop().await?;
+    stop.await;
     tracing::info!("stopping: no new connections, open requests finish");
     hub.stop().await;
     Ok(())
@@ -205,10 +207,11 @@ fn announce(options: &HubOptions, url: &str, kubeconfig: &Path, took: std::time:
     say(&format!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display()));
 }
 
-/// Waits for Ctrl-C or a polite kill.
-pub(crate) async fn wait_for_stop() -> Result<()> {
+/// Listens for Ctrl-C and polite kills from now on; ends when the first one comes.
+pub(crate) fn stop_signals() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-    Ok(())
+    Ok(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    })
 }

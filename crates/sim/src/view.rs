@@ -171,6 +171,13 @@ impl View {
         range.take_while(move |(key, _)| &*key.0 == namespace).map(|(_, object)| object)
     }
 
+    /// The same, at once.
+    pub fn all_within(&self, known: Known, namespace: &str) -> Vec<&Arc<Value>> {
+        let from: Key = (namespace.into(), "".into());
+        let range = self.tables[known as usize].range(from..);
+        range.take_while(|(key, _)| &*key.0 == namespace).map(|(_, object)| object).collect()
+    }
+
     /// One object; the namespace is empty for cluster-scoped kinds.
     pub fn get(&self, known: Known, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.tables[known as usize].get(&(namespace.into(), name.into()))

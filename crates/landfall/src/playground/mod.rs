@@ -82,15 +82,15 @@ struct Playground {
 
 async fn serve(config: &WorldConfig, home: &Home) -> Result<()> {
     let began = clock::instant();
-    let stop = hub::wait_for_stop();
+    let stop = hub::stop_signals()?;
     tokio::pin!(stop);
     let playground = tokio::select! {
         // A start that is dropped half-way leaves nothing: what it has made lives in this process and in `home`.
-        stopped = &mut stop => return stopped,
+        () = &mut stop => return Ok(()),
         started = start(config, home) => started?,
     };
     say(&next(home, &playground.world, began.elapsed()));
-    stop.await?;
+    stop.await;
     say("\nStopping.");
     playground.tasks.join().await;
     playground.hub.stop().await;

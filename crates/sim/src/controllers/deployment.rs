@@ -32,7 +32,7 @@ pub const CONTROLLER: Controller = Controller {
 
 fn decide(context: &Context<'_>) -> Plan {
     let mut plan = Plan::default();
-    for deployment in context.view.all(Known::Deployment) {
+    for deployment in context.subjects(Known::Deployment) {
         reconcile(context, deployment, &mut plan);
     }
     plan

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::action::{Action, Deed, Note};
+use super::concern::Concern;
 use super::events::{Recorder, Source};
 use super::read::{Millis, set};
 use super::turn::{Subject, Turn, longer};
@@ -110,8 +111,15 @@ impl<'a> Driver<'a> {
 
     /// One controller decides, and what it decided is done and seen.
     async fn turn(&mut self, at: usize, follow: &mut Follow) -> Result<(), Status> {
-        let context = Context { view: &self.view, now: now(), begun: self.begun, settings: self.settings };
-        let controller = &self.table[at];
+        let (controller, now_ms) = (&self.table[at], now());
+        let concern = self.turns[at].concern(now_ms);
+        let context = Context {
+            view: &self.view,
+            now: now_ms,
+            begun: self.begun,
+            settings: self.settings,
+            concern: &concern,
+        };
         let decided = std::panic::catch_unwind(AssertUnwindSafe(|| (controller.decide)(&context)));
         let Ok(plan) = decided else {
             tracing::error!(
@@ -123,7 +131,7 @@ impl<'a> Driver<'a> {
             return Ok(());
         };
         let mut written = 0;
-        for action in self.turns[at].begin(plan.again, plan.actions, now()) {
+        for action in self.turns[at].begin(&concern, plan.again, plan.actions, now()) {
             tracing::trace!(member = self.settings.name, controller = controller.name, %action, "acting");
             let subject = Subject::of(&action);
             if !self.turns[at].may(&subject, now()) {
@@ -154,21 +162,30 @@ impl<'a> Driver<'a> {
     fn take(&mut self, batch: Batch) {
         self.revision = batch.revision;
         for change in batch.changes {
-            let known = match change {
-                Change::Put(place, object) => {
-                    let known = Known::find(&place.group, &place.plural);
-                    known.inspect(|known| self.view.put(*known, object))
-                }
-                Change::Gone(place) => {
-                    let known = Known::find(&place.group, &place.plural);
-                    known.inspect(|known| self.view.remove(*known, &place.namespace, &place.name))
-                }
+            let (place, object) = match change {
+                Change::Put(place, object) => (place, Some(object)),
+                Change::Gone(place) => (place, None),
             };
-            let Some(known) = known else { continue };
-            for (turn, controller) in self.turns.iter_mut().zip(self.table) {
-                if controller.reads.contains(&known) {
-                    turn.touch();
+            let Some(known) = Known::find(&place.group, &place.plural) else { continue };
+            // Those near what it was, and those near what it is.
+            match object {
+                Some(object) => {
+                    self.touch(known, &place, Concern::touch);
+                    self.view.put(known, object);
+                    self.touch(known, &place, Concern::touch);
                 }
+                None => {
+                    self.touch(known, &place, Concern::lose);
+                    self.view.remove(known, &place.namespace, &place.name);
+                }
+            }
+        }
+    }
+
+    fn touch(&mut self, known: Known, place: &Place, how: fn(&mut Concern, Known, &View, &str, &str)) {
+        for (turn, controller) in self.turns.iter_mut().zip(self.table) {
+            if controller.reads.contains(&known) {
+                turn.touch(|concern| how(concern, known, &self.view, &place.namespace, &place.name));
             }
         }
     }

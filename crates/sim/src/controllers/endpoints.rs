@@ -32,11 +32,13 @@ const ADDRESSES_MAX: usize = 1000;
 
 fn decide(context: &Context<'_>) -> Plan {
     let mut plan = Plan::default();
-    for service in context.view.all(Known::Service).filter(|s| has_selector(s) && !meta::deleting(s)) {
+    for service in
+        context.subjects(Known::Service).into_iter().filter(|s| has_selector(s) && !meta::deleting(s))
+    {
         reconcile(context, service, &mut plan);
     }
-    let ours = context.view.all(Known::Endpoints).filter(|e| meta::label(e, MANAGED_BY) == Some(MANAGER));
-    for endpoints in ours {
+    let endpoints = context.subjects(Known::Endpoints).into_iter();
+    for endpoints in endpoints.filter(|endpoints| meta::label(endpoints, MANAGED_BY) == Some(MANAGER)) {
         let service = context.view.get(Known::Service, meta::namespace(endpoints), meta::name(endpoints));
         if service.is_none() {
             plan.act(Action::on(Known::Endpoints, endpoints, Deed::Delete(None), "its Service is gone"));

@@ -37,7 +37,9 @@ const ENDPOINTS_MAX: usize = 100;
 
 fn decide(context: &Context<'_>) -> Plan {
     let mut plan = Plan::default();
-    for service in context.view.all(Known::Service).filter(|s| has_selector(s) && !meta::deleting(s)) {
+    for service in
+        context.subjects(Known::Service).into_iter().filter(|s| has_selector(s) && !meta::deleting(s))
+    {
         reconcile(context, service, &mut plan);
     }
     plan

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use landfall_api::meta;
 use serde_json::{Value, json};
@@ -22,9 +23,14 @@ pub(super) const CONTROLLER: Controller =
 
 fn decide(context: &Context<'_>) -> Plan {
     let mut plan = Plan::default();
+    let waiting: Vec<&Arc<Value>> =
+        context.subjects(Known::Service).into_iter().filter(|service| wants(service)).collect();
+    if waiting.is_empty() {
+        return plan;
+    }
     let mut taken: BTreeSet<Ipv4Addr> =
         context.view.all(Known::Service).flat_map(|service| addresses(service)).collect();
-    for service in context.view.all(Known::Service).filter(|service| wants(service)) {
+    for service in waiting {
         let range = context.settings.block.load_balancers();
         let asked = text(service, "/spec/loadBalancerIP").parse().ok();
         let asked = asked.filter(|ip| range.contains(*ip) && !taken.contains(ip));

@@ -38,18 +38,26 @@ const ADDRESSES_MAX: usize = 1000;
 fn decide(context: &Context<'_>) -> Plan {
     let mut plan = Plan::default();
     // What was made, by the place of the Endpoints it was made from.
-    let mut made: BTreeMap<(&str, &str), Vec<&Value>> = BTreeMap::new();
-    for slice in context.view.all(Known::EndpointSlice) {
+    let mut made: BTreeMap<(&str, &str), BTreeMap<&str, &Value>> = BTreeMap::new();
+    let endpoints = context.subjects(Known::Endpoints);
+    let theirs = endpoints.iter().flat_map(|of| context.view.owned_by(Known::EndpointSlice, meta::uid(of)));
+    for slice in context.subjects(Known::EndpointSlice).into_iter().chain(theirs) {
         if meta::label(slice, MANAGED_BY) == Some(MANAGER) && !meta::deleting(slice) {
             let of = (meta::namespace(slice), meta::label(slice, SERVICE).unwrap_or(""));
-            made.entry(of).or_default().push(slice);
+            made.entry(of).or_default().insert(meta::name(slice), slice);
         }
     }
-    for endpoints in context.view.all(Known::Endpoints).filter(|e| is_mirrored(context, e)) {
+    for endpoints in endpoints.iter().filter(|endpoints| is_mirrored(context, endpoints)) {
         let existing = made.remove(&(meta::namespace(endpoints), meta::name(endpoints))).unwrap_or_default();
-        reconcile(context, endpoints, existing, &mut plan);
+        reconcile(context, endpoints, existing.into_values().collect(), &mut plan);
     }
-    made.into_values().flatten().for_each(|slice| delete(slice, &mut plan));
+    for ((namespace, name), slices) in made {
+        // A slice that changed does not bring its Endpoints along.
+        let whose = context.view.get(Known::Endpoints, namespace, name);
+        if whose.is_none_or(|endpoints| !is_mirrored(context, endpoints)) {
+            slices.into_values().for_each(|slice| delete(slice, &mut plan));
+        }
+    }
     plan
 }
 

@@ -17,6 +17,7 @@
 
 pub mod action;
 pub mod autoscaler;
+pub mod concern;
 pub mod conditions;
 mod cronjob;
 mod daemonset;
@@ -43,10 +44,15 @@ mod statefulset;
 pub(crate) mod testing;
 mod turn;
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
 use crate::member::config::Settings;
 use crate::scheduler;
 use crate::view::{Known, View};
 use action::Plan;
+use concern::Concern;
 use read::Millis;
 
 /// What a controller is given.
@@ -59,6 +65,15 @@ pub struct Context<'a> {
     pub begun: Millis,
     /// The member's settings.
     pub settings: &'a Settings,
+    /// Who may be concerned by what changed since it last decided; of the others it may say nothing.
+    pub concern: &'a Concern,
+}
+
+impl<'a> Context<'a> {
+    /// The objects of a kind to decide about.
+    fn subjects(&self, known: Known) -> Vec<&'a Arc<Value>> {
+        self.concern.of(known, self.view)
+    }
 }
 
 /// One row of the table of controllers.

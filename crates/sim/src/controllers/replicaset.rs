@@ -36,7 +36,7 @@ const BURST: usize = 500;
 
 fn decide(context: &Context<'_>, known: Known) -> Plan {
     let mut plan = Plan::default();
-    for owner in context.view.all(known) {
+    for owner in context.subjects(known) {
         reconcile(context, known, owner, &mut plan);
     }
     plan

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::action::{Deed, Plan};
+use super::concern::Concern;
 use super::driver::change;
 use super::read::{Millis, set, time_text};
 use super::{Context, Controller};
@@ -52,8 +53,13 @@ impl Bench {
     }
 
     pub(crate) fn decide(&self, controller: &Controller) -> Plan {
-        let context =
-            Context { view: &self.view, now: self.now, begun: self.begun, settings: &self.settings };
+        let context = Context {
+            view: &self.view,
+            now: self.now,
+            begun: self.begun,
+            settings: &self.settings,
+            concern: &Concern::Everybody,
+        };
         (controller.decide)(&context)
     }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::action::{Action, Deed};
+use super::concern::Concern;
 use super::read::Millis;
 use crate::view::{Known, controller_uid};
 
@@ -22,10 +23,12 @@ pub(super) enum Subject {
 }
 
 /// When a controller decides next.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Turn {
     /// Something it looks at has changed.
     dirty: bool,
+    /// Whom that concerns.
+    concern: Concern,
     /// Time alone may change its decision then.
     again: Option<Millis>,
     held: BTreeMap<Subject, Held>,
@@ -53,7 +56,7 @@ impl Subject {
 impl Turn {
     /// Everything is new to it.
     pub(super) fn first() -> Self {
-        Self { dirty: true, ..Self::default() }
+        Self { dirty: true, concern: Concern::Everybody, again: None, held: BTreeMap::new(), panicked: 0 }
     }
 
     pub(super) fn is_due(&self, now: Millis) -> bool {
@@ -65,11 +68,24 @@ impl Turn {
         self.held.values().map(|held| held.until).chain(self.again).min()
     }
 
-    /// It decides now: `actions` are what it wants. Gives those whose time has come; failures of objects that it wants
-    /// nothing of any more are forgotten.
-    pub(super) fn begin(&mut self, again: Option<Millis>, actions: Vec<Action>, now: Millis) -> Vec<Action> {
+    /// Whom it decides about now: those near what has changed, or everybody when its time has come.
+    pub(super) fn concern(&mut self, now: Millis) -> Concern {
+        let concern = std::mem::replace(&mut self.concern, Concern::nobody());
+        if self.due().is_some_and(|at| at <= now) { Concern::Everybody } else { concern }
+    }
+
+    /// It has decided about those concerned: `actions` are what it wants. Gives those whose time has come; when it has
+    /// decided about everybody, failures of objects that it wants nothing of any more are forgotten.
+    pub(super) fn begin(
+        &mut self,
+        concern: &Concern,
+        again: Option<Millis>,
+        actions: Vec<Action>,
+        now: Millis,
+    ) -> Vec<Action> {
+        let all = *concern == Concern::Everybody;
         self.dirty = false;
-        self.again = again;
+        self.again = if all { again } else { again.into_iter().chain(self.again).min() };
         self.panicked = 0;
         let mut old = std::mem::take(&mut self.held);
         let mut due = Vec::with_capacity(actions.len());
@@ -81,6 +97,9 @@ impl Turn {
             if self.may(&subject, now) {
                 due.push(action);
             }
+        }
+        if !all {
+            self.held.append(&mut old);
         }
         due
     }
@@ -109,14 +128,16 @@ impl Turn {
     pub(super) fn panicked(&mut self, now: Millis) {
         self.panicked = longer(self.panicked);
         self.dirty = false;
+        self.concern = Concern::Everybody;
         self.held.clear();
         self.again = Some(now.saturating_add(self.panicked));
     }
 
-    /// Something it looks at has changed.
-    pub(super) fn touch(&mut self) {
+    /// Something it looks at has changed; `whom` adds those whom it concerns.
+    pub(super) fn touch(&mut self, whom: impl FnOnce(&mut Concern)) {
         // After a panic the pause holds: the same objects are still there.
         self.dirty |= self.panicked == 0;
+        whom(&mut self.concern);
     }
 }
 
@@ -144,35 +165,41 @@ mod tests {
     /// One ReplicaSet over its quota made all others wait for up to ten seconds.
     #[test]
     fn one_that_fails_holds_back_nobody_else() {
-        let mut turn = Turn::default();
+        let mut turn = Turn::first();
         let both = || vec![pod_of("full"), pod_of("fine")];
-        assert_eq!(names(&turn.begin(None, both(), 0)), ["full-luck", "fine-luck"]);
+        assert_eq!(names(&turn.begin(&Concern::Everybody, None, both(), 0)), ["full-luck", "fine-luck"]);
         turn.failed(Subject::of(&pod_of("full")), 0, false);
         assert!(!turn.may(&Subject::of(&pod_of("full")), 0), "its other pods are not tried in this turn");
         assert!(!turn.is_due(99) && turn.is_due(100) && turn.due() == Some(100));
-        turn.touch();
+        turn.touch(|_| ());
         assert!(turn.is_due(50), "others have changed");
-        assert_eq!(names(&turn.begin(None, both(), 50)), ["fine-luck"]);
+        assert_eq!(names(&turn.begin(&Concern::Everybody, None, both(), 50)), ["fine-luck"]);
         assert!(!turn.is_due(99), "nothing to do until then");
         for (now, next) in [(100, 300), (300, 700), (700, 1500), (100_000, 101_600), (200_000, 203_200)] {
-            assert_eq!(names(&turn.begin(None, both(), now)), ["full-luck", "fine-luck"]);
+            assert_eq!(
+                names(&turn.begin(&Concern::Everybody, None, both(), now)),
+                ["full-luck", "fine-luck"]
+            );
             turn.failed(Subject::of(&pod_of("full")), now, false);
             assert_eq!(turn.due(), Some(next), "twice as long each time");
         }
-        assert_eq!(names(&turn.begin(None, vec![pod_of("fine")], 300_000)), ["fine-luck"]);
+        assert_eq!(
+            names(&turn.begin(&Concern::Everybody, None, vec![pod_of("fine")], 300_000)),
+            ["fine-luck"]
+        );
         assert_eq!(turn.due(), None, "nothing is wanted of it any more");
     }
 
     #[test]
     fn a_race_is_run_again_at_once_but_not_for_ever() {
-        let (mut turn, subject) = (Turn::default(), Subject::of(&pod_of("r")));
-        turn.begin(None, vec![pod_of("r")], 0);
+        let (mut turn, subject) = (Turn::first(), Subject::of(&pod_of("r")));
+        turn.begin(&Concern::Everybody, None, vec![pod_of("r")], 0);
         turn.failed(subject.clone(), 0, true);
         assert!(turn.is_due(0));
-        assert_eq!(turn.begin(None, vec![pod_of("r")], 0).len(), 1);
+        assert_eq!(turn.begin(&Concern::Everybody, None, vec![pod_of("r")], 0).len(), 1);
         turn.failed(subject.clone(), 0, true);
         assert_eq!(turn.due(), Some(100));
-        assert_eq!(turn.begin(None, vec![pod_of("r")], 100).len(), 1);
+        assert_eq!(turn.begin(&Concern::Everybody, None, vec![pod_of("r")], 100).len(), 1);
         turn.done(&subject);
         assert_eq!(turn.due(), None);
     }
@@ -182,11 +209,11 @@ mod tests {
         let mut turn = Turn::first();
         for (now, next) in [(0, 100), (100, 300)] {
             turn.panicked(now);
-            turn.touch();
+            turn.touch(|_| ());
             assert!(!turn.is_due(next - 1) && turn.is_due(next));
         }
-        turn.begin(None, Vec::new(), 300);
-        turn.touch();
+        turn.begin(&Concern::Everybody, None, Vec::new(), 300);
+        turn.touch(|_| ());
         assert!(turn.is_due(300), "it has recovered");
     }
 }
