@@ -17,7 +17,7 @@ use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::patience::Patience;
 use crate::queue::Queue;
-use crate::shelf::{Key, Shelf};
+use crate::shelf::{Key, Recent, Shelf};
 use crate::sources::Targets;
 use crate::traffic::Traffic;
 
@@ -45,6 +45,8 @@ pub struct Federation {
     pub patience: Patience,
     /// What edges are told.
     pub traffic: Traffic,
+    /// What was read lately of what members have.
+    pub recent: Arc<Recent>,
     /// What is counted.
     pub metrics: Metrics,
     /// Everything that runs; it stops when this hub leads no longer.
@@ -80,6 +82,7 @@ impl Federation {
             debts: Debts::default(),
             targets: Targets::default(),
             patience: Patience::default(),
+            recent: Arc::default(),
             metrics,
             tasks: Tasks::default(),
             shelves: RwLock::default(),

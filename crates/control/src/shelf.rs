@@ -2,12 +2,12 @@
 //!
 //! A member may hold many thousands of shards, most of which nobody looks at for days; as bytes they take a tenth of the room.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use landfall_plan::propagation::{Mark, read_mark};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use crate::kinds::{KindId, Row};
@@ -46,6 +46,8 @@ pub struct Seen {
     /// Our marks on it.
     pub mark: Option<Mark>,
     bytes: Box<[u8]>,
+    /// The same, read, as long as somebody keeps that.
+    read: Mutex<Weak<Value>>,
 }
 
 impl Seen {
@@ -68,6 +70,7 @@ impl Seen {
             deleting: metadata.and_then(|m| m.get("deletionTimestamp")).is_some_and(|time| !time.is_null()),
             mark: read_mark(&object),
             bytes: serde_json::to_vec(&object).unwrap_or_default().into(),
+            read: Mutex::default(),
         }
     }
 
@@ -82,6 +85,33 @@ impl Seen {
             (Ok(this), Ok(other)) => this < other,
             (Err(_), _) | (_, Err(_)) => false,
         }
+    }
+}
+
+/// Objects that were read lately: while shards are on their way, the same ones are looked at again and again.
+#[derive(Debug, Default)]
+pub struct Recent {
+    kept: Mutex<VecDeque<Arc<Value>>>,
+}
+
+impl Recent {
+    /// How many are kept: all shards of some dozens of objects.
+    const KEPT_MAX: usize = 4096;
+
+    /// The object, read now or lately.
+    pub fn read(&self, seen: &Seen) -> Arc<Value> {
+        let mut known = seen.read.lock();
+        if let Some(value) = known.upgrade() {
+            return value;
+        }
+        let value = Arc::new(seen.value());
+        *known = Arc::downgrade(&value);
+        let mut kept = self.kept.lock();
+        if kept.len() == Self::KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(value.clone());
+        value
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub mod admission;
 pub mod config;
+mod ledger;
 pub mod nodes;
 
 use std::io;

@@ -12,6 +12,10 @@ mod tidy;
 
 use clap::Parser as _;
 
+/// Benchmarks run simulated clusters in this process; they shall cost what they cost in the playground.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Commands for developers.
 #[derive(clap::Parser)]
 #[command(bin_name = "cargo xtask")]

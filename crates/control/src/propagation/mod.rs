@@ -15,6 +15,7 @@ mod ruling;
 mod sight;
 mod tell;
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use crate::member::Member;
 use crate::membership;
 use crate::shards::Job;
 use crate::shelf::{Key, Seen};
+use order::Before;
 use ruling::{Mistake, Ruling, Rulings, Subject};
 use sight::Sight;
 
@@ -191,9 +193,12 @@ fn hold_back(
     sights: &[Sight],
     mut rulings: Rulings,
 ) -> Rulings {
+    let before = OnceCell::new();
     for (sight, ruling) in sights.iter().zip(&mut rulings.each) {
         let wait = match &ruling.job {
-            Some(Job::Apply(_)) => order::before_apply(federation, key, object, sight),
+            Some(Job::Apply(_)) => {
+                before.get_or_init(|| Before::of(federation, key, object)).missing(federation, sight)
+            }
             Some(Job::Delete { .. }) if row.id == NAMESPACES => before_delete(federation, key, sight),
             _ => None,
         };

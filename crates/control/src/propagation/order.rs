@@ -10,25 +10,50 @@ use crate::federation::Federation;
 use crate::kinds::{self, NAMESPACES};
 use crate::shelf::Key;
 
-/// Why a shard must wait, if it must: for its namespace, or for the Secrets that its TLS needs.
-pub(super) fn before_apply(
-    federation: &Arc<Federation>,
-    key: &Key,
-    object: &Value,
-    sight: &Sight,
-) -> Option<Reason> {
-    if !key.namespace.is_empty() {
-        let namespace = Key { kind: NAMESPACES, namespace: "".into(), name: key.namespace.clone() };
-        let here = federation.shelf(NAMESPACES).get(&namespace);
-        let federated =
-            here.is_some_and(|seen| kinds::eligible(&federation.kinds.get(NAMESPACES), &seen.value()));
-        let there = sight.member.shelf(federation, NAMESPACES);
-        if federated && there.get(&namespace).is_none_or(|seen| seen.deleting) {
-            return Some(Reason::new("NamespaceFirst", "its namespace comes first"));
+/// What an object's shards need in every member; found once per look.
+pub(super) struct Before {
+    namespace: Option<Key>,
+    secrets: Vec<Needed>,
+}
+
+/// A Secret that the hub has, and the members it is meant for.
+struct Needed {
+    key: Key,
+    /// All of them when it is not told yet.
+    meant: Option<Vec<String>>,
+}
+
+impl Before {
+    /// Of this object: its namespace, and the Secrets that its TLS needs.
+    pub(super) fn of(federation: &Arc<Federation>, key: &Key, object: &Value) -> Self {
+        Self {
+            namespace: namespace(federation, key),
+            secrets: secrets(object).filter_map(|name| secret(federation, key, name)).collect(),
         }
     }
-    let missing = secrets(object).find(|name| waits_for_secret(federation, key, name, sight))?;
-    Some(Reason::new("SecretFirst", format!("the Secret {missing} comes first")))
+
+    /// Why a shard must wait in a member, if it must.
+    pub(super) fn missing(&self, federation: &Arc<Federation>, sight: &Sight) -> Option<Reason> {
+        let there = |key: &Key| sight.member.shelf(federation, key.kind).get(key);
+        if self.namespace.as_ref().is_some_and(|key| there(key).is_none_or(|seen| seen.deleting)) {
+            return Some(Reason::new("NamespaceFirst", "its namespace comes first"));
+        }
+        let meant = |needed: &Needed| {
+            needed.meant.as_ref().is_none_or(|clusters| clusters.contains(&sight.member.name))
+        };
+        let missing = self.secrets.iter().find(|needed| meant(needed) && there(&needed.key).is_none())?;
+        Some(Reason::new("SecretFirst", format!("the Secret {} comes first", missing.key.name)))
+    }
+}
+
+/// The object's namespace, if it is federated: the others are the members' own affair.
+fn namespace(federation: &Arc<Federation>, key: &Key) -> Option<Key> {
+    if key.namespace.is_empty() {
+        return None;
+    }
+    let namespace = Key { kind: NAMESPACES, namespace: "".into(), name: key.namespace.clone() };
+    let here = federation.shelf(NAMESPACES).get(&namespace)?;
+    kinds::eligible(&federation.kinds.get(NAMESPACES), &here.value()).then_some(namespace)
 }
 
 /// The Secrets that an Ingress names.
@@ -38,20 +63,15 @@ fn secrets(object: &Value) -> impl Iterator<Item = &str> {
     tls.into_iter().flatten().filter_map(|entry| entry.get("secretName").and_then(Value::as_str))
 }
 
-fn waits_for_secret(federation: &Arc<Federation>, key: &Key, name: &str, sight: &Sight) -> bool {
-    let Some(row) = federation.kinds.find("", "Secret") else { return false };
+/// A Secret, unless the hub does not have it or does not federate it: then it is the members' own affair.
+fn secret(federation: &Arc<Federation>, key: &Key, name: &str) -> Option<Needed> {
+    let row = federation.kinds.find("", "Secret")?;
     let secret = Key { kind: row.id, namespace: key.namespace.clone(), name: name.into() };
-    // One that the hub does not have is the members' own affair.
-    let Some(here) = federation.shelf(row.id).get(&secret).filter(|seen| !seen.deleting) else {
-        return false;
-    };
-    let object = here.value();
-    // Nor is one that is not meant for this member.
+    let object = federation.shelf(row.id).get(&secret).filter(|seen| !seen.deleting)?.value();
     let told = object
         .pointer("/metadata/annotations")
         .and_then(|all| all.get(truth::ANNOTATION))
         .and_then(Value::as_str);
-    let meant =
-        told.is_none_or(|text| truth::read(text).iter().any(|line| line.cluster == sight.member.name));
-    kinds::eligible(&row, &object) && meant && sight.member.shelf(federation, row.id).get(&secret).is_none()
+    let meant = told.map(|text| truth::read(text).into_iter().map(|line| line.cluster).collect());
+    kinds::eligible(&row, &object).then_some(Needed { key: secret, meant })
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::federation::Federation;
 use crate::member::{Member, Note};
 use crate::membership;
-use crate::shelf::{Key, Seen};
+use crate::shelf::{Key, Recent, Seen};
 
 /// One member, and what it has of the object.
 pub(super) struct Sight {
@@ -30,7 +30,8 @@ pub(super) struct Sight {
     /// The shard as it was last seen, maybe long ago.
     pub seen: Option<Arc<Seen>>,
     /// The same, read when it is first needed.
-    found: OnceCell<Option<Value>>,
+    found: OnceCell<Option<Arc<Value>>>,
+    recent: Arc<Recent>,
     /// What is remembered of it.
     pub note: Note,
     /// What was last told about it.
@@ -52,6 +53,7 @@ impl Sight {
             synced: shelf.synced() && member.session().is_some(),
             unserved: shelf.unserved(),
             found: OnceCell::new(),
+            recent: federation.recent.clone(),
             seen,
             note,
             line,
@@ -61,7 +63,7 @@ impl Sight {
 
     /// The shard, read.
     pub(super) fn found(&self) -> Option<&Value> {
-        self.found.get_or_init(|| self.seen.as_ref().map(|seen| seen.value())).as_ref()
+        self.found.get_or_init(|| self.seen.as_ref().map(|seen| self.recent.read(seen))).as_deref()
     }
 
     /// Where what is there differs from what is meant; compared once per version.

@@ -17,6 +17,7 @@ use landfall_store::Snapshot;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use super::ledger::Ledger;
 use crate::address::Block;
 use crate::controllers::read::{int, items, text};
 use crate::luck::Luck;
@@ -37,13 +38,19 @@ pub struct MemberAdmission {
 struct Next {
     address: u32,
     port: i64,
+    ledger: Option<Ledger>,
 }
 
 impl MemberAdmission {
     /// For a member with these addresses, whose pods stay so long on a node in trouble, and whose uids follow from this luck.
     pub const fn new(block: Block, eviction: Duration, luck: Arc<Luck>) -> Self {
         let toleration_s = eviction.as_secs();
-        Self { block, toleration_s, luck, next: Mutex::new(Next { address: 1, port: NODE_PORTS.0 }) }
+        Self {
+            block,
+            toleration_s,
+            luck,
+            next: Mutex::new(Next { address: 1, port: NODE_PORTS.0, ledger: None }),
+        }
     }
 }
 
@@ -59,8 +66,10 @@ impl Admission for MemberAdmission {
         }
     }
 
-    fn update(&self, state: &Snapshot, kind: &Kind, object: &mut Value, _old: &Value) -> Result<(), Status> {
+    fn update(&self, state: &Snapshot, kind: &Kind, object: &mut Value, old: &Value) -> Result<(), Status> {
         match (&*kind.group, &*kind.kind) {
+            // What it holds already nobody else can have got meanwhile.
+            ("", "Service") if is_complete(object) && same_holdings(object, old) => Ok(()),
             ("", "Service") => self.allocate(state, kind, object),
             _ => Ok(()),
         }
@@ -75,12 +84,30 @@ impl Admission for MemberAdmission {
 
 // === Services ===
 
-/// What other Services hold.
-#[derive(Default)]
-struct Taken {
-    addresses: BTreeSet<String>,
-    /// Port and protocol.
-    ports: BTreeSet<(i64, String)>,
+/// What other Services than this one hold.
+struct Taken<'a> {
+    ledger: &'a Ledger,
+    own: &'a str,
+}
+
+/// Whether a Service has an address, and ports where it needs them.
+fn is_complete(service: &Value) -> bool {
+    let kind = text(service, "/spec/type");
+    let ports = items(service, "/spec/ports").iter().all(|port| int(port, "/nodePort") != 0);
+    kind != "ExternalName"
+        && !text(service, "/spec/clusterIP").is_empty()
+        && !items(service, "/spec/clusterIPs").is_empty()
+        && (kind == "ClusterIP" || ports)
+}
+
+/// Whether two versions of a Service hold the same.
+fn same_holdings(one: &Value, other: &Value) -> bool {
+    let same = |pointer: &str| one.pointer(pointer) == other.pointer(pointer);
+    ["/spec/type", "/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies", "/spec/ipFamilyPolicy"]
+        .into_iter()
+        .chain(["/spec/externalTrafficPolicy", "/spec/healthCheckNodePort"])
+        .all(same)
+        && ports_of(one) == ports_of(other)
 }
 
 impl MemberAdmission {
@@ -89,18 +116,30 @@ impl MemberAdmission {
         if text(service, "/spec/type") == "ExternalName" {
             return Ok(());
         }
-        let taken = taken(state, service);
+        let own = keys::object("", "services", meta::namespace(service), meta::name(service));
         let mut next = self.next.lock();
+        let mut ledger = next.ledger.take().unwrap_or_default();
+        ledger.refresh(state);
+        let taken = Taken { ledger: &ledger, own: &own };
         let mut errors = ErrorList::new();
         self.allocate_address(service, &taken, &mut next, &mut errors);
+        let mut done = Ok(());
         if matches!(text(service, "/spec/type"), "NodePort" | "LoadBalancer") {
             allocate_ports(service, &taken, &mut next, &mut errors);
-            allocate_health_check(service, &taken, &mut next)?;
+            done = allocate_health_check(service, &taken, &mut next);
         }
+        next.ledger = Some(ledger);
+        done?;
         if errors.is_empty() { Ok(()) } else { Err(rules::refuse(kind, service, &errors)) }
     }
 
-    fn allocate_address(&self, service: &mut Value, taken: &Taken, next: &mut Next, errors: &mut ErrorList) {
+    fn allocate_address(
+        &self,
+        service: &mut Value,
+        taken: &Taken<'_>,
+        next: &mut Next,
+        errors: &mut ErrorList,
+    ) {
         let path = Path::new("spec");
         let wanted = text(service, "/spec/clusterIP").to_owned();
         let selects =
@@ -123,7 +162,7 @@ impl MemberAdmission {
                     errors,
                 );
             }
-            Ok(_) if taken.addresses.contains(&wanted) => {
+            Ok(_) if taken.ledger.has_address(taken.own, &wanted) => {
                 return refuse("provided IP is already allocated".into(), errors);
             }
             Ok(_) => wanted.clone(),
@@ -133,7 +172,8 @@ impl MemberAdmission {
                 let free = (0..range.count()).find_map(|step| {
                     // The first address is nobody's.
                     let index = 1 + (next.address - 1 + step) % (range.count() - 1);
-                    let address = range.get(index).filter(|a| !taken.addresses.contains(&a.to_string()))?;
+                    let address =
+                        range.get(index).filter(|a| !taken.ledger.has_address(taken.own, &a.to_string()))?;
                     Some((index, address))
                 });
                 let Some((index, address)) = free else {
@@ -164,7 +204,7 @@ fn default(spec: &mut Map<String, Value>, field: &str, value: Value) {
     }
 }
 
-fn allocate_ports(service: &mut Value, taken: &Taken, next: &mut Next, errors: &mut ErrorList) {
+fn allocate_ports(service: &mut Value, taken: &Taken<'_>, next: &mut Next, errors: &mut ErrorList) {
     let balancer = text(service, "/spec/type") == "LoadBalancer";
     let wants = service.pointer("/spec/allocateLoadBalancerNodePorts") != Some(&json!(false));
     if balancer && !wants {
@@ -185,7 +225,7 @@ fn allocate_ports(service: &mut Value, taken: &Taken, next: &mut Next, errors: &
                     NODE_PORTS.0, NODE_PORTS.1
                 );
                 errors.invalid(&Path::new(&here), number, why);
-            } else if taken.ports.contains(&key) {
+            } else if taken.ledger.has_port(taken.own, &key) {
                 errors.invalid(&Path::new(&here), number, "provided port is already allocated");
             }
             own.insert(key);
@@ -201,17 +241,17 @@ fn allocate_ports(service: &mut Value, taken: &Taken, next: &mut Next, errors: &
 }
 
 /// The next port of nodes that nobody holds, for any protocol.
-fn free_port(taken: &Taken, own: &BTreeSet<(i64, String)>, next: &mut Next) -> Option<i64> {
+fn free_port(taken: &Taken<'_>, own: &BTreeSet<(i64, String)>, next: &mut Next) -> Option<i64> {
     let size = NODE_PORTS.1 - NODE_PORTS.0 + 1;
     let mut numbers = (0..size).map(|step| NODE_PORTS.0 + (next.port - NODE_PORTS.0 + step) % size);
-    let held = |set: &BTreeSet<(i64, String)>, number: i64| set.iter().any(|(port, _)| *port == number);
-    let free = numbers.find(|number| !held(&taken.ports, *number) && !held(own, *number))?;
+    let held = |number: i64| own.iter().any(|(port, _)| *port == number);
+    let free = numbers.find(|number| !taken.ledger.has_number(taken.own, *number) && !held(*number))?;
     next.port = free + 1;
     Some(free)
 }
 
 /// A load balancer that goes only to nodes with endpoints asks the nodes at a port of its own.
-fn allocate_health_check(service: &mut Value, taken: &Taken, next: &mut Next) -> Result<(), Status> {
+fn allocate_health_check(service: &mut Value, taken: &Taken<'_>, next: &mut Next) -> Result<(), Status> {
     let balancer = text(service, "/spec/type") == "LoadBalancer";
     if !balancer || text(service, "/spec/externalTrafficPolicy") != "Local" {
         return Ok(());
@@ -224,7 +264,7 @@ fn allocate_health_check(service: &mut Value, taken: &Taken, next: &mut Next) ->
                 "provided port is not in the valid range. The range of valid ports is {}-{}",
                 NODE_PORTS.0, NODE_PORTS.1
             )
-        } else if taken.ports.contains(&(wanted, "TCP".to_owned())) {
+        } else if taken.ledger.has_port(taken.own, &(wanted, "TCP".to_owned())) {
             "provided port is already allocated".to_owned()
         } else {
             return Ok(());
@@ -240,25 +280,10 @@ fn allocate_health_check(service: &mut Value, taken: &Taken, next: &mut Next) ->
 }
 
 /// The ports of nodes that a Service holds, its health check's included, each with its protocol.
-fn ports_of(service: &Value) -> BTreeSet<(i64, String)> {
+pub(super) fn ports_of(service: &Value) -> BTreeSet<(i64, String)> {
     let ports = items(service, "/spec/ports").iter();
     let ports = ports.map(|port| (int(port, "/nodePort"), text(port, "/protocol").to_owned()));
     ports.chain([(int(service, "/spec/healthCheckNodePort"), "TCP".to_owned())]).collect()
-}
-
-/// What all Services but this one hold.
-fn taken(state: &Snapshot, service: &Value) -> Taken {
-    let own = keys::object("", "services", meta::namespace(service), meta::name(service));
-    let mut taken = Taken::default();
-    for entry in state.range(&keys::collection("", "services"), "") {
-        if *entry.key == *own {
-            continue;
-        }
-        let Ok(other) = serde_json::from_slice::<Value>(&entry.value) else { continue };
-        taken.addresses.insert(text(&other, "/spec/clusterIP").to_owned());
-        taken.ports.extend(ports_of(&other));
-    }
-    taken
 }
 
 // === Pods ===
