@@ -6,7 +6,7 @@
 //! Wakes on:   a timer
 //! Guarantees: work stops before the lease can run out; what runs is safe to run twice all the same. Clocks of
 //!             machines need not agree: another's lease runs from when it was last seen to change here
-//! Limits:     15 s lease, renewed every 3 s
+//! Limits:     15 s lease, renewed every 3 s; one that a dead process left in a store that nobody shares is taken at once
 
 use std::future::Future;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ struct Seen {
     version: String,
     /// When this hub first saw that version.
     since: Instant,
+    /// The revision after which only this process can have written it.
+    alone_since: Option<u64>,
 }
 
 /// Runs `work` whenever this hub leads, until the server stops, then lets another hub lead. `work` is dropped when
@@ -63,7 +65,8 @@ where
     F: Future<Output = ()> + Send,
     W: Fn() -> F + Send,
 {
-    let mut seen = Seen { version: String::new(), since: clock::instant() };
+    let alone_since = api.store.alone_since();
+    let mut seen = Seen { version: String::new(), since: clock::instant(), alone_since };
     loop {
         let began = clock::instant();
         match hold_by(api, identity, &mut seen, began + GIVE_UP).await {
@@ -136,10 +139,13 @@ fn holder(lease: &Value) -> &str {
 /// Whether the lease is ours, nobody's, or has not changed here for as long as it lasts.
 fn is_free(lease: &Value, identity: &str, seen: &mut Seen, now: Instant) -> bool {
     if seen.version != meta::resource_version(lease) {
-        *seen = Seen { version: meta::resource_version(lease).to_owned(), since: now };
+        (seen.version, seen.since) = (meta::resource_version(lease).to_owned(), now);
     }
     let held = holder(lease);
-    if held.is_empty() || held == identity {
+    let version = meta::resource_version(lease).parse::<u64>();
+    // Whoever wrote that was another process, and in a store that nobody shares it is dead.
+    let orphaned = version.is_ok_and(|version| seen.alone_since.is_some_and(|since| version <= since));
+    if held.is_empty() || held == identity || orphaned {
         return true;
     }
     let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64).unwrap_or(LEASE_S);
@@ -210,7 +216,7 @@ mod tests {
     #[test]
     fn a_lease_of_another_runs_from_when_it_was_seen_to_change() {
         let begin = clock::instant();
-        let mut seen = Seen { version: String::new(), since: begin };
+        let mut seen = Seen { version: String::new(), since: begin, alone_since: None };
         // (resourceVersion, holder, seconds since the begin, whether it can be taken by "a")
         for (version, holder, at_s, free) in [
             ("1", "b", 0, false),
@@ -227,6 +233,19 @@ mod tests {
                 "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00Z"}});
             let now = begin + Duration::from_secs(at_s);
             assert_eq!(is_free(&lease, "a", &mut seen, now), free, "{version} {holder} {at_s}");
+        }
+    }
+
+    /// A hub that was killed and started again did nothing for 15 s.
+    #[test]
+    fn what_a_dead_process_left_is_free() {
+        let begin = clock::instant();
+        for (version, alone_since, free) in
+            [("7", None, false), ("7", Some(6), false), ("7", Some(7), true), ("7", Some(9), true)]
+        {
+            let mut seen = Seen { version: String::new(), since: begin, alone_since };
+            let lease = json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": "b"}});
+            assert_eq!(is_free(&lease, "a", &mut seen, begin), free, "{version} {alone_since:?}");
         }
     }
 

@@ -74,6 +74,8 @@ pub trait Store: Send + Sync + 'static {
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), Error>>;
     /// Whether the backend answers; for health checks.
     fn check(&self) -> BoxFuture<'_, Result<(), Error>>;
+    /// The revision after which nobody but this process can have written; none where others may write too.
+    fn alone_since(&self) -> Option<Revision>;
     /// Stops background work; later calls give [`Error::Closed`]. Acknowledged writes are safe already.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

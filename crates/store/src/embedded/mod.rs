@@ -90,6 +90,7 @@ struct Embedded {
     queue: Arc<Queue>,
     committer: Mutex<Option<std::thread::JoinHandle<()>>>,
     value_bytes_max: usize,
+    opened_at: Revision,
 }
 
 impl Embedded {
@@ -98,11 +99,12 @@ impl Embedded {
         let queue = Arc::new(Queue::new(config.queue_max));
         let committer = Committer::open(config, medium, directory, Arc::clone(&queue))?;
         let mirror = committer.mirror();
+        let opened_at = mirror.snapshot().revision();
         let thread = std::thread::Builder::new()
             .name("store-commit".into())
             .spawn(move || committer.run())
             .map_err(|source| OpenError::Io { path: "thread store-commit".into(), source })?;
-        Ok(Self { mirror, queue, committer: Mutex::new(Some(thread)), value_bytes_max })
+        Ok(Self { mirror, queue, committer: Mutex::new(Some(thread)), value_bytes_max, opened_at })
     }
 
     fn submit(&self, key: &str, action: Action) -> BoxFuture<'_, Result<Arc<Entry>, Error>> {
@@ -127,6 +129,11 @@ impl Embedded {
 }
 
 impl Store for Embedded {
+    /// Since it was opened: the file is locked.
+    fn alone_since(&self) -> Option<Revision> {
+        Some(self.opened_at)
+    }
+
     fn create(
         &self,
         key: &str,

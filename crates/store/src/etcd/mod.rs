@@ -300,6 +300,10 @@ impl Etcd {
 }
 
 impl Store for Etcd {
+    fn alone_since(&self) -> Option<Revision> {
+        None
+    }
+
     fn create(
         &self,
         key: &str,
