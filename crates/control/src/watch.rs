@@ -140,11 +140,16 @@ fn take(
     }
 }
 
+/// Whether an API server itself says that it does not serve a kind, and not something that stands before it.
+fn is_unserved(status: &kube::core::Status) -> bool {
+    status.code == 404 && (status.reason == "NotFound" || status.message.trim() == "404 page not found")
+}
+
 fn fail(row: &Row, shelf: &Shelf, error: &watcher::Error, tell: &impl Fn(Change)) {
     // What may not be seen and never was is as good as not there.
     let never = shelf.is_empty();
     let missing = |error: &kube::Error| match error {
-        kube::Error::Api(status) => status.code == 404 || status.code == 403 && never,
+        kube::Error::Api(status) => is_unserved(status) || status.code == 403 && never,
         _ => false,
     };
     let unserved = match error {
@@ -155,5 +160,26 @@ fn fail(row: &Row, shelf: &Shelf, error: &watcher::Error, tell: &impl Fn(Change)
     if unserved && !shelf.unserved() {
         shelf.set_unserved(true);
         tell(Change::Synced(shelf.replace(HashMap::new())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    /// A proxy before a member said 404 for everything, and its shards counted as gone.
+    #[test]
+    fn only_the_api_itself_can_say_that_a_kind_is_not_served() {
+        for (message, reason, code, expected) in [
+            ("404 page not found\n", "Failed to parse error data", 404, true),
+            ("the server could not find the requested resource", "NotFound", 404, true),
+            ("<html><h1>404 Not Found</h1></html>", "Failed to parse error data", 404, false),
+            ("404 page not found", "Failed to parse error data", 502, false),
+        ] {
+            let status = Status::failure(message, reason).with_code(code);
+            assert_eq!(is_unserved(&status), expected, "{code} {reason}: {message}");
+        }
     }
 }
