@@ -9,19 +9,21 @@
 //! another. A connection lives as long as its two ends, not as long as its endpoint is listed.
 
 mod choose;
+mod doors;
 mod plan;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_apiserver::api::Api;
 use landfall_runtime::tasks::Tasks;
+#[cfg(test)]
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -32,6 +34,7 @@ use crate::gate::{Faults, Gate};
 use crate::listen;
 use crate::luck::Luck;
 use choose::Chooser;
+use doors::Doors;
 use plan::{Door, Protocol, Target};
 use tcp::Shared;
 
@@ -89,38 +92,28 @@ struct Open {
 async fn run(client: Client, shared: Shared, config: Config) {
     let mut follow = client.follow(&[("", "services"), ("discovery.k8s.io", "endpointslices")]);
     let mut faults = shared.gate.subscribe();
-    let mut objects: BTreeMap<Arc<str>, Arc<Value>> = BTreeMap::new();
     let mut open: BTreeMap<Door, Open> = BTreeMap::new();
-    let mut wanted = BTreeMap::new();
+    let mut wanted = Doors::default();
     let mut failed = false;
     let mut recorder = Recorder::new(EVENTS_KEPT_MAX);
     loop {
-        tokio::select! {
+        let touched: BTreeSet<Door> = tokio::select! {
             changes = follow.next() => {
                 let Some(changes) = changes else { return };
-                changes.into_iter().for_each(|change| remember(&mut objects, change));
-                let of = |prefix: &'static str| {
-                    objects.iter().filter(move |(key, _)| key.starts_with(prefix)).map(|(_, object)| object)
-                };
-                wanted = plan::plan(of("core/services/"), of("discovery.k8s.io/endpointslices/"), &config.nodes);
+                let each = changes.into_iter();
+                each.flat_map(|Change { key, object }| wanted.change(&key, object, &config.nodes)).collect()
             }
-            _ = faults.changed() => {}
-            () = tokio::time::sleep(RETRY), if failed => {}
-        }
+            _ = faults.changed() => wanted.all().collect(),
+            () = tokio::time::sleep(RETRY), if failed => wanted.all().collect(),
+        };
         let now = faults.borrow_and_update().clone();
-        let settled = settle(&shared, &mut open, &wanted, &now, &config);
-        failed = settled.failed;
+        let settled = settle(&shared, &mut open, &wanted, &touched, &now, &config);
+        // One that could not be opened may be among those that nobody touched now.
+        failed = settled.failed || failed && touched.len() < wanted.len();
         for moved in settled.moved {
-            tell_moved(&client, &mut recorder, &objects, moved, &config.luck).await;
+            tell_moved(&client, &mut recorder, &wanted, moved, &config.luck).await;
         }
     }
-}
-
-fn remember(objects: &mut BTreeMap<Arc<str>, Arc<Value>>, Change { key, object }: Change) {
-    match object {
-        Some(object) => objects.insert(key, object),
-        None => objects.remove(&key),
-    };
 }
 
 /// What came of opening doors.
@@ -132,34 +125,32 @@ struct Settled {
     moved: Vec<(String, String)>,
 }
 
-/// Opens, changes and closes doors.
+/// Opens, changes and closes the doors that something touched.
 fn settle(
     shared: &Shared,
     open: &mut BTreeMap<Door, Open>,
-    wanted: &BTreeMap<Door, Target>,
+    wanted: &Doors,
+    touched: &BTreeSet<Door>,
     faults: &Faults,
     config: &Config,
 ) -> Settled {
-    open.retain(|door, open| {
-        let target = wanted.get(door);
-        if target.is_none_or(|target| target.endpoints.is_empty()) {
-            open.door.stop();
-            return false;
+    for door in touched {
+        let Some(there) = open.get(door) else { continue };
+        let target = wanted.get(*door);
+        let gone = target.is_some_and(|target| lost(*door, target, faults, config));
+        // Somebody may ask for the very port that a low one had moved to.
+        let moved = place(*door, wanted) != there.at;
+        if gone || moved || target.is_none_or(|target| target.endpoints.is_empty()) {
+            there.door.stop();
+            if gone {
+                there.life.stop();
+            }
+            open.remove(door);
         }
-        if target.is_some_and(|target| lost(*door, target, faults, config)) {
-            open.door.stop();
-            open.life.stop();
-            return false;
-        }
-        // Somebody asks for the very port that a low one had moved to.
-        if place(*door, wanted) != open.at {
-            open.door.stop();
-            return false;
-        }
-        true
-    });
+    }
     let mut settled = Settled::default();
-    for (door, target) in wanted {
+    for door in touched {
+        let Some(target) = wanted.get(*door) else { continue };
         if target.endpoints.is_empty() || lost(*door, target, faults, config) {
             continue;
         }
@@ -187,12 +178,12 @@ fn settle(
 }
 
 /// Where a door really is: a low port may have to move, but not to where another door of its address is.
-fn place(door: Door, wanted: &BTreeMap<Door, Target>) -> SocketAddr {
+fn place(door: Door, wanted: &Doors) -> SocketAddr {
     listen::place(door.at, |port| {
         let at = SocketAddr::new(door.at.ip(), port);
         [Protocol::Tcp, Protocol::Udp]
             .iter()
-            .any(|protocol| wanted.contains_key(&Door { at, protocol: *protocol }))
+            .any(|protocol| wanted.get(Door { at, protocol: *protocol }).is_some())
     })
 }
 
@@ -200,11 +191,11 @@ fn place(door: Door, wanted: &BTreeMap<Door, Target>) -> SocketAddr {
 async fn tell_moved(
     client: &Client,
     recorder: &mut Recorder,
-    objects: &BTreeMap<Arc<str>, Arc<Value>>,
+    wanted: &Doors,
     (service, why): (String, String),
     luck: &Luck,
 ) {
-    let Some(object) = objects.get(format!("core/services/{service}").as_str()) else { return };
+    let Some(object) = wanted.service(&service) else { return };
     let Ok(api) = client.reachable() else { return };
     let source = Source { component: "service-controller", host: "" };
     recorder.tell(api, &Note::warning(object, "PortMoved", why), source, luck).await;

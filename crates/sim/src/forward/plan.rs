@@ -9,7 +9,7 @@ use landfall_api::meta;
 use serde_json::Value;
 
 /// The label of a slice that names its Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// How long a client stays with its endpoint unless the Service says otherwise.
 const AFFINITY_S: u64 = 10_800;
