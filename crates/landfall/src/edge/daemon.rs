@@ -16,7 +16,7 @@ use super::own::Access;
 use super::trust::Trust;
 use super::voice::Voice;
 use super::{admin, session};
-use crate::hub::wait_for_stop;
+use crate::hub::stop_signals;
 use crate::say::say;
 
 /// Runs an edge until it is told to stop.
@@ -24,9 +24,11 @@ pub(super) fn run(options: &DaemonOptions) -> Result<()> {
     let config = resolve(options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
+        // Before anybody is told that it runs.
+        let stop = stop_signals()?;
         let edge = start(config).await?;
         announce(&edge);
-        wait_for_stop().await?;
+        stop.await;
         tracing::info!("stopping");
         edge.stop().await;
         Ok(())
