@@ -1,4 +1,4 @@
-//! How far other members are: medians of how long connections to them take to come about.
+//! How far other members are: medians of how long their edges take to answer, or connections to them to come about.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use landfall_runtime::tasks::Tasks;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::probe::{Point, Source, connect_time};
+use crate::probe::{Point, Source, answer_time, connect_time};
 
 /// How often every member is measured.
 const EVERY: Duration = Duration::from_secs(5);
@@ -28,6 +28,8 @@ pub struct Place {
     pub cluster: String,
     /// Where; they take turns.
     pub points: Vec<Point>,
+    /// Whether edges are there, who can be asked something. Others are only connected to: they may be anybody's servers.
+    pub edges: bool,
 }
 
 /// The last measurements of each member.
@@ -96,9 +98,16 @@ async fn run(mut wanted: watch::Receiver<Vec<Place>>, measured: Arc<Mutex<Measur
         let places = wanted.borrow_and_update().clone();
         let looks: Vec<_> = places
             .into_iter()
-            .filter_map(|Place { cluster, points }| {
+            .filter_map(|Place { cluster, points, edges }| {
                 let point = points.get(round.checked_rem(points.len())?)?.clone();
-                Some(async move { (cluster, connect_time(&point, source, TIMEOUT).await) })
+                let source = source.clone();
+                Some(async move {
+                    let took = match edges {
+                        true => answer_time(&point, &source, TIMEOUT).await,
+                        false => connect_time(&point, &source, TIMEOUT).await,
+                    };
+                    (cluster, took)
+                })
             })
             .collect();
         let mut looks = stream::iter(looks).buffer_unordered(TOGETHER_MAX);

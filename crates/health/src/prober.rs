@@ -28,7 +28,7 @@ const POINTS_MAX: usize = 4;
 const JITTER_PERMILLE: u64 = 100;
 
 /// What a prober is given.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Config {
     /// Where probes come from.
     pub source: Source,
@@ -184,7 +184,7 @@ async fn look(shared: &Shared, target: &Target, round: usize) -> Option<Outcome>
 
 async fn one(shared: &Shared, point: &Point, check: &Check) -> Outcome {
     let _room = shared.room.acquire().await;
-    let outcome = probe(point, check, shared.config.source).await;
+    let outcome = probe(point, check, &shared.config.source).await;
     let counter = if outcome.up { &shared.well } else { &shared.ill };
     counter.inc();
     shared.took.observe(Duration::from_secs_f64(outcome.latency_ms.max(0.0) / 1_000.0));

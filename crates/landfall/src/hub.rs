@@ -43,6 +43,8 @@ pub(crate) struct Hub {
     pub(crate) server: start::Server,
     /// The URL that the administrator's kubeconfig names.
     pub(crate) url: String,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
     store: Arc<dyn Store>,
 }
 
@@ -61,7 +63,8 @@ pub(crate) async fn start(options: &HubOptions) -> Result<Hub> {
     let listener = TcpListener::bind(options.listen).await.with_context(|| {
         format!("cannot listen on {} (is another server there? try --listen)", options.listen)
     })?;
-    let port = listener.local_addr()?.port();
+    let address = listener.local_addr()?;
+    let port = address.port();
     let url = url(options, port);
     let config = config(options, &url, port);
     // Both wait for the disk, so they wait together; the server reads the keys again, which costs nothing.
@@ -71,7 +74,7 @@ pub(crate) async fn start(options: &HubOptions) -> Result<Hub> {
     let store = store?;
     keys.context("keys and certificates")?.context("cannot prepare keys and certificates")?;
     let server = start::start(config, store.clone(), listener).await?;
-    Ok(Hub { server, url, store })
+    Ok(Hub { server, url, address, store })
 }
 
 /// Opens the store. What is to be encrypted there and is not, or with an older key, is encrypted anew.

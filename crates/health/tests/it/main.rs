@@ -66,7 +66,7 @@ fn check(protocol: Protocol) -> HealthCheck {
 
 /// What a probe says: nothing when it is well.
 async fn said(point: &Point, check: &HealthCheck) -> String {
-    let outcome = probe(point, &Check::new(check), Source::default()).await;
+    let outcome = probe(point, &Check::new(check), &Source::default()).await;
     assert_eq!(outcome.up, outcome.reason.is_empty());
     outcome.reason
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -35,7 +35,7 @@ const LOOK_GAP: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What an edge is given.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Config {
     /// Its name.
     pub(crate) name: String,
@@ -49,6 +49,10 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     /// Where it answers names.
     pub(crate) dns: Vec<SocketAddr>,
+    /// UDP threads for each of these addresses; as many as there are cores when 0.
+    pub(crate) dns_threads: usize,
+    /// Prefixes of clients that are inside its member.
+    pub(crate) inside: Vec<String>,
     /// Where it tells about itself.
     pub(crate) admin: Option<SocketAddr>,
     /// Where clients reach it.
@@ -62,7 +66,7 @@ pub(crate) struct Config {
     /// How its own cluster's API is reached.
     pub(crate) access: Option<Access>,
     /// Where its probes come from.
-    pub(crate) source: Option<IpAddr>,
+    pub(crate) source: Source,
 }
 
 /// What the parts of a running edge share.
@@ -87,15 +91,14 @@ pub(crate) struct Core {
 impl Core {
     /// Opens what is on disk, and begins to answer.
     pub(crate) fn new(config: Config, voice: Voice, registry: Arc<Registry>, tasks: &Tasks) -> Self {
-        let source = Source { address: config.source };
         let seed =
             config.name.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-        let prober = landfall_health::Config { source, seed };
+        let prober = landfall_health::Config { source: config.source.clone(), seed };
         let began_ms = now_ms();
         Self {
             book: Book::open(&config.data_dir),
             prober: Prober::new(prober, &registry, tasks),
-            ruler: Ruler::new(source, tasks),
+            ruler: Ruler::new(config.source.clone(), tasks),
             own: Own::default(),
             voice,
             registry,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use landfall_api::landfall::Address;
 use landfall_api::names;
+use landfall_health::Source;
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 
@@ -69,7 +70,7 @@ pub(crate) async fn start(config: Config) -> Result<Edge> {
         .create(&config.data_dir)
         .with_context(|| format!("cannot make the data directory {}", config.data_dir.display()))?;
     let (tasks, registry) = (Tasks::default(), Arc::new(Registry::default()));
-    let voice = Voice::start(&config.name, &config.cluster, &config.dns, &registry, &tasks)?;
+    let voice = Voice::start(&config, &registry, &tasks)?;
     let core = Arc::new(Core::new(config, voice, registry, &tasks));
     let admin = match core.config.admin {
         Some(at) => Some(admin::serve(core.clone(), at, &tasks).await?),
@@ -115,7 +116,7 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         Err(_) => Address { ip: None, hostname: Some(host.clone()) },
     };
     let access = match (&options.kubeconfig, options.in_cluster) {
-        (Some(file), _) => Some(Access::Kubeconfig(file.clone())),
+        (Some(file), _) => Some(Access::Kubeconfig(file.clone(), None)),
         (None, true) => Some(Access::InCluster),
         (None, false) => None,
     };
@@ -130,13 +131,15 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         token: options.token.clone().filter(|token| !token.is_empty()),
         data_dir: options.data_dir.clone(),
         dns: options.dns_listen.iter().map(|listen| listen.0).collect(),
+        dns_threads: 0,
+        inside: options.inside.clone(),
         admin: options.admin_listen.map(|listen| listen.0),
         addresses: options.advertise.iter().map(address).collect(),
         peer_address: options.peer_address.clone(),
         node: options.node.clone().filter(|node| !node.is_empty()),
         zone: options.zone.clone().filter(|zone| !zone.is_empty()),
         access,
-        source: None,
+        source: Source::default(),
     })
 }
 

@@ -17,7 +17,7 @@ pub(crate) mod daemon;
 mod failover;
 mod identity;
 pub(crate) mod options;
-mod own;
+pub(crate) mod own;
 mod revoke;
 mod session;
 mod status;

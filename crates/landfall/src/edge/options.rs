@@ -67,6 +67,10 @@ pub(crate) struct DaemonOptions {
     #[arg(long, value_name = "[ADDR]:PORT")]
     pub(crate) dns_listen: Vec<Listen>,
 
+    /// Clients of this prefix are inside its member: its pods, services and nodes; may be repeated.
+    #[arg(long, value_delimiter = ',', value_name = "CIDR")]
+    pub(crate) inside: Vec<String>,
+
     /// Tell about itself here: /healthz, /readyz, /metrics, /plans and /votes, over HTTP and to everybody who asks.
     #[arg(long, value_name = "[ADDR]:PORT")]
     pub(crate) admin_listen: Option<Listen>,

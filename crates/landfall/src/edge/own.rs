@@ -23,8 +23,8 @@ const RETRY: Duration = Duration::from_secs(2);
 /// How the own cluster's API is reached.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
-    /// By a kubeconfig.
-    Kubeconfig(PathBuf),
+    /// By a kubeconfig, and a context other than its current one.
+    Kubeconfig(PathBuf, Option<String>),
     /// As a pod of it.
     InCluster,
 }
@@ -155,16 +155,17 @@ fn ready(slice: &EndpointSlice) -> Slice {
 
 async fn connect(access: &Access) -> Result<kube::Client> {
     let config = match access {
-        Access::Kubeconfig(file) => of_file(file).await?,
+        Access::Kubeconfig(file, context) => of_file(file, context.clone()).await?,
         Access::InCluster => kube::Config::incluster().context("this is no pod with a service account")?,
     };
     Ok(client::connect(&config)?)
 }
 
-async fn of_file(file: &Path) -> Result<kube::Config> {
+async fn of_file(file: &Path, context: Option<String>) -> Result<kube::Config> {
     let kubeconfig = Kubeconfig::read_from(file)
         .with_context(|| format!("cannot use the kubeconfig {}", file.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
     config.with_context(|| format!("cannot use the kubeconfig {}", file.display()))
 }
 

@@ -87,6 +87,7 @@ fn points(addresses: &[Address], port: u16) -> Vec<Point> {
 pub(crate) fn places(plans: &Plans, me: Me<'_>) -> Vec<Place> {
     let Some(federation) = &plans.federation else { return Vec::new() };
     let mut found = peers(federation);
+    let edges: BTreeSet<&str> = found.keys().copied().collect();
     let members: BTreeSet<&str> = federation.members.iter().map(|member| member.name.as_str()).collect();
     found.retain(|cluster, _| *cluster != me.cluster && members.contains(cluster));
     for plan in plans.services.values() {
@@ -103,7 +104,7 @@ pub(crate) fn places(plans: &Plans, me: Me<'_>) -> Vec<Place> {
     }
     let place = |(cluster, mut points): (&str, Vec<Point>)| {
         points.truncate(PLACE_POINTS_MAX);
-        Place { cluster: cluster.to_owned(), points }
+        Place { cluster: cluster.to_owned(), points, edges: edges.contains(cluster) }
     };
     found.into_iter().filter(|(_, points)| !points.is_empty()).map(place).collect()
 }
@@ -210,6 +211,7 @@ mod tests {
         let shown: Vec<String> =
             got.iter().map(|place| format!("{} {}", place.cluster, place.points[0].host)).collect();
         assert_eq!(shown, ["b 192.0.2.2", "c 198.51.100.3"]);
+        assert_eq!((got[0].edges, got[1].edges), (false, true));
         let got = places(&plans("TCP"), Me { name: "c-1", cluster: "c" });
         assert_eq!((got[0].cluster.as_str(), got[0].points[0].host.as_str()), ("a", "::1"));
     }

@@ -21,6 +21,7 @@ use tokio::net::lookup_host;
 use tokio::sync::Notify;
 
 use super::book::Plans;
+use super::core;
 
 /// How often host names of load balancers are resolved, and how long that may take.
 const RESOLVE_EVERY: Duration = Duration::from_secs(20);
@@ -46,22 +47,18 @@ struct Spoken {
 }
 
 impl Voice {
-    /// Answers names on these addresses, for an edge of that member.
-    pub(crate) fn start(
-        name: &str,
-        cluster: &str,
-        listen: &[SocketAddr],
-        registry: &Registry,
-        tasks: &Tasks,
-    ) -> Result<Self> {
+    /// Answers names as an edge was told to.
+    pub(crate) fn start(edge: &core::Config, registry: &Registry, tasks: &Tasks) -> Result<Self> {
         let config = Config {
-            listen: listen.to_vec(),
-            cluster: Some(cluster.to_owned()),
-            nsid: Some(name.to_owned()),
+            listen: edge.dns.clone(),
+            threads: edge.dns_threads,
+            cluster: Some(edge.cluster.clone()),
+            inside: edge.inside.clone(),
+            nsid: Some(edge.name.clone()),
             ..Config::default()
         };
         let server =
-            if listen.is_empty() { None } else { Some(landfall_dns::start(&config, tasks, registry)?) };
+            if edge.dns.is_empty() { None } else { Some(landfall_dns::start(&config, tasks, registry)?) };
         Ok(Self { server, spoken: Mutex::default(), news: Notify::new() })
     }
 

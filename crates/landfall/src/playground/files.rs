@@ -51,7 +51,7 @@ fn user(credentials: &Credentials) -> Value {
 }
 
 /// Writes `playground.json`, which names every address.
-pub(super) fn write_addresses(home: &Home, hub_url: &str, world: &World) -> Result<()> {
+pub(super) fn write_addresses(home: &Home, hub_url: &str, world: &World, edges: bool) -> Result<()> {
     let member = |site: &landfall_sim::world::Site| {
         json!({
             "name": site.member.name(),
@@ -68,7 +68,7 @@ pub(super) fn write_addresses(home: &Home, hub_url: &str, world: &World) -> Resu
         "kubeconfig": home.join("kubeconfig"),
         "hub": {"url": hub_url},
         "members": members,
-        "edges": [],
+        "edges": if edges { super::edges::described(world) } else { Vec::new() },
     });
     write_private(&home.join("playground.json"), &serde_json::to_vec_pretty(&all)?)
 }

@@ -1,16 +1,18 @@
 //! `landfall playground`: a hub and simulated clusters in one process, joined, until Ctrl-C.
 //!
 //! ```text
-//!   home (directory, lock) ──► world (simulated clusters) ──► hub ──► files (kubeconfig, addresses) ──► join ──► control
+//!   home (directory, lock) ──► world (simulated clusters) ──► hub ──► files (kubeconfig, addresses) ──► join ──► edges ──► control
 //! ```
 //!
 //! Reading order: [`options`], [`run`], then the files in the order of the picture.
 
 mod control;
+mod edges;
 mod files;
 mod home;
 mod join;
 pub(crate) mod options;
+mod relay;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -24,6 +26,7 @@ use landfall_sim::world::file::BadConfig;
 use landfall_sim::world::{Site, Start, World};
 
 use crate::basics::options::Connection;
+use crate::basics::target::Target;
 use crate::cli::HubOptions;
 use crate::hub::{self, Hub};
 use crate::say::say;
@@ -48,7 +51,7 @@ pub(crate) fn run(options: &PlaygroundOptions) -> Result<()> {
     config.distances &= !options.no_distances;
     let home = Home::open(options.keep.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(&config, &home));
+    let result = runtime.block_on(serve(&config, &home, options));
     // Whatever still runs has had its time to stop.
     runtime.shutdown_background();
     result
@@ -80,16 +83,16 @@ struct Playground {
     tasks: Tasks,
 }
 
-async fn serve(config: &WorldConfig, home: &Home) -> Result<()> {
+async fn serve(config: &WorldConfig, home: &Home, options: &PlaygroundOptions) -> Result<()> {
     let began = clock::instant();
     let stop = hub::stop_signals()?;
     tokio::pin!(stop);
     let playground = tokio::select! {
         // A start that is dropped half-way leaves nothing: what it has made lives in this process and in `home`.
         () = &mut stop => return Ok(()),
-        started = start(config, home) => started?,
+        started = start(config, home, options) => started?,
     };
-    say(&next(home, &playground.world, began.elapsed()));
+    say(&next(home, &playground.world, options, began.elapsed()));
     stop.await;
     say("\nStopping.");
     playground.tasks.join().await;
@@ -98,7 +101,7 @@ async fn serve(config: &WorldConfig, home: &Home) -> Result<()> {
     Ok(())
 }
 
-async fn start(config: &WorldConfig, home: &Home) -> Result<Playground> {
+async fn start(config: &WorldConfig, home: &Home, options: &PlaygroundOptions) -> Result<Playground> {
     let before = if home.kept() { Before::read(home) } else { Before::default() };
     say(&format!("Starting {} simulated clusters and a hub.", config.clusters.len()));
     let members = home.join("members");
@@ -114,10 +117,11 @@ async fn start(config: &WorldConfig, home: &Home) -> Result<Playground> {
         }
     };
     let world = Arc::new(World::start(config, &start, ready).await?);
-    let hub = hub::start(&hub_options(home, before.hub_port)).await.context("cannot start the hub")?;
+    let own = hub_options(home, before.hub_port, &options.domain, &world);
+    let hub = hub::start(&own).await.context("cannot start the hub")?;
     say(&format!("  {:<14} {}", "hub", hub.url));
     files::write_kubeconfig(home, &hub.server.admin_kubeconfig, &world)?;
-    files::write_addresses(home, &hub.url, &world)?;
+    files::write_addresses(home, &hub.url, &world, !options.no_edges)?;
     let connection = Connection {
         kubeconfig: Some(home.join("kubeconfig")),
         context: Some(files::FEDERATION.into()),
@@ -125,6 +129,10 @@ async fn start(config: &WorldConfig, home: &Home) -> Result<Playground> {
     };
     join::join(&connection, &world).await?;
     let tasks = Tasks::default();
+    if !options.no_edges {
+        let target = Target::find(&connection).await?;
+        edges::start(home, &target, hub.address, &world, &tasks).await?;
+    }
     control::serve(home, world.clone(), &tasks).await?;
     Ok(Playground { world, hub, tasks })
 }
@@ -135,15 +143,21 @@ fn described(site: &Site) -> String {
     format!("{}   {nodes} in {}", site.member.credentials().server, site.config.zones.join(", "))
 }
 
-fn hub_options(home: &Home, port: u16) -> HubOptions {
+fn hub_options(home: &Home, port: u16, domain: &str, world: &World) -> HubOptions {
     // The port from before, unless somebody else has it now.
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     let port = if free { port } else { 0 };
-    HubOptions::local(home.join("hub"), SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    // Edges reach it at addresses of their clusters; users at the first.
+    let names = world.sites().iter().map(|site| edges::address(site).to_string());
+    HubOptions {
+        advertise: std::iter::once(Ipv4Addr::LOCALHOST.to_string()).chain(names).collect(),
+        domain: (!domain.is_empty()).then(|| domain.to_owned()),
+        ..HubOptions::local(home.join("hub"), SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
 }
 
 /// What to type next.
-fn next(home: &Home, world: &World, took: std::time::Duration) -> String {
+fn next(home: &Home, world: &World, options: &PlaygroundOptions, took: std::time::Duration) -> String {
     let first = world.sites().first().map_or("us-east", |site| site.member.name());
     let kubeconfig = home.join("kubeconfig");
     let ready = format!(
@@ -172,7 +186,23 @@ fn next(home: &Home, world: &World, took: std::time::Duration) -> String {
             own = own_name(),
         )
     };
-    ready + &commands
+    ready + &commands + &names(world, options)
+}
+
+/// What to ask an edge for.
+fn names(world: &World, options: &PlaygroundOptions) -> String {
+    let (domain, silent) = (&options.domain, options.no_edges || options.domain.is_empty());
+    let Some(site) = world.sites().first().filter(|_| !silent) else { return String::new() };
+    let (at, port) = (edges::address(site), edges::DNS_PORT);
+    format!(
+        "
+
+Services of the federation have names, which the edge of every cluster answers; after `kubectl create` and `kubectl expose`
+without a --context, ask the one of {first}:
+
+  dig +noall +answer @{at} -p {port} web.default.federation.{domain}",
+        first = site.member.name()
+    )
 }
 
 /// How this program was called, so that what is printed can be typed.

@@ -51,6 +51,14 @@ pub(crate) struct PlaygroundOptions {
     #[arg(long)]
     pub(crate) no_distances: bool,
 
+    /// The domain of federated Services: they are called SERVICE.NAMESPACE.federation.DOMAIN. None when it is empty.
+    #[arg(long, default_value = "example.com", value_name = "DOMAIN")]
+    pub(crate) domain: String,
+
+    /// Run no edges: nobody answers names, and nobody votes on who is up.
+    #[arg(long)]
+    pub(crate) no_edges: bool,
+
     /// Keep everything in this directory, and go on from what is there.
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,

@@ -5,6 +5,7 @@ mod divides;
 mod leaders;
 mod mistakes;
 mod moves;
+mod names;
 mod spreads;
 mod traffic;
 
@@ -36,11 +37,16 @@ fn becomes<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut look: i
 
 /// A playground, unless kubectl is missing.
 fn playground(suite: &str, base: &std::path::Path) -> Option<Playground> {
+    playground_with(suite, base, &[])
+}
+
+/// A playground that is told more.
+fn playground_with(suite: &str, base: &std::path::Path, arguments: &[&str]) -> Option<Playground> {
     if kubernetes_binary("kubectl").or_else(|| find("kubectl")).is_none() {
         skip(suite, "kubectl not found");
         return None;
     }
-    let playground = Playground::start(base, &[]);
+    let playground = Playground::start(base, arguments);
     playground.kubectl_ok("wait --for=condition=Ready clusters --all --timeout=60s");
     Some(playground)
 }

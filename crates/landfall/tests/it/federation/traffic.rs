@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{MEMBERS, becomes, playground};
+use super::{MEMBERS, becomes, playground_with};
 use crate::support::Playground;
 
 const SHOP: &str = r#"
@@ -129,7 +129,7 @@ fn choices(plan: &Value, cluster: &str) -> String {
 #[test]
 fn a_service_has_a_plan_that_follows_the_majority() {
     let base = tempfile::tempdir().unwrap();
-    let Some(playground) = playground("traffic plans", base.path()) else { return };
+    let Some(playground) = playground_with("traffic plans", base.path(), &["--no-edges"]) else { return };
     playground.give(SHOP);
     let seen = || {
         let plan = plan(&playground);
@@ -228,7 +228,7 @@ fn vote(playground: &Playground, edges: &Edges<'_>) {
 #[test]
 fn policies_and_regions_are_followed_or_told_why_not() {
     let base = tempfile::tempdir().unwrap();
-    let Some(playground) = playground("traffic policies", base.path()) else { return };
+    let Some(playground) = playground_with("traffic policies", base.path(), &["--no-edges"]) else { return };
     playground.give(SHOP);
     let policy = |name: &str, spec: Value| {
         let object = json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "TrafficPolicy", "metadata": {"name": name}, "spec": spec});

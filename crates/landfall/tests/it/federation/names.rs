@@ -1,0 +1,170 @@
+//! Names: every cluster's edge answers them, votes on who is up, and goes on when clusters or the hub are lost.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::{becomes, manifest, playground};
+use crate::support::{Playground, find, skip, text};
+
+const NAME: &str = "web.default.federation.example.com";
+/// A cluster that died leaves the answers within this time; the machine may be busy.
+const FAILOVER_MAX: Duration = Duration::from_secs(15);
+
+impl Playground {
+    /// Where the edge of a cluster answers names.
+    fn dns(&self, cluster: &str) -> (String, String) {
+        let addresses = self.addresses();
+        let edge =
+            addresses["edges"].as_array().unwrap().iter().find(|edge| edge["cluster"] == cluster).unwrap();
+        let (host, port) = edge["dns"].as_str().unwrap().rsplit_once(':').unwrap();
+        (host.to_owned(), port.to_owned())
+    }
+
+    /// What dig prints.
+    fn dig(&self, cluster: &str, arguments: &[&str]) -> String {
+        let (host, port) = self.dns(cluster);
+        let mut command = Command::new("dig");
+        command.args(["+tries=1", "+time=1", &format!("@{host}"), "-p", &port]).args(arguments);
+        text(&command.output().unwrap().stdout)
+    }
+
+    /// The addresses of the name at the edge of a cluster, for a client from anywhere.
+    fn answer(&self, cluster: &str) -> Vec<String> {
+        // Whoever does not answer makes dig say so in comments.
+        let said = self.dig(cluster, &["+short", NAME]);
+        said.lines().filter(|line| !line.starts_with(';')).map(str::to_owned).collect()
+    }
+
+    /// The load balancer of each cluster.
+    fn balancer(&self, cluster: &str) -> String {
+        self.address(cluster, "web")
+    }
+}
+
+/// A playground with a service in all clusters, whose name is answered by all edges.
+fn named(suite: &str, base: &std::path::Path) -> Option<Playground> {
+    if find("dig").is_none() {
+        skip(suite, "dig not found");
+        return None;
+    }
+    let playground = playground(suite, base)?;
+    playground.kubectl_ok("create deployment web --image=echo --replicas=6");
+    playground.kubectl_ok("expose deployment web --port=8080 --type=LoadBalancer");
+    for cluster in super::MEMBERS {
+        becomes(&format!("{cluster} answers"), &3, || playground.answer(cluster).len());
+        becomes(&format!("{cluster} votes"), &3, || {
+            let edge = playground.object("federation", &format!("edge {cluster}-edge"));
+            edge["status"]["votes"].as_array().map_or(0, Vec::len)
+        });
+    }
+    Some(playground)
+}
+
+#[test]
+fn the_nearest_is_first_and_the_dead_are_gone() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = named("names", base.path()) else { return };
+    let of = |cluster: &str| playground.balancer(cluster);
+    becomes("nearest first", &of("eu-west"), || {
+        playground.answer("eu-west").first().cloned().unwrap_or_default()
+    });
+    let shown = playground.dig("us-east", &["+noall", "+answer", NAME]);
+    assert!(
+        shown.lines().all(|line| line.contains("\t180\tIN A\t") || line.contains(" 180\tIN A\t")),
+        "{shown}"
+    );
+
+    // A client inside a cluster gets the address inside first.
+    let inside = playground.dns("us-east").0;
+    let answer = playground.dig("us-east", &["-b", &inside, "+short", NAME]);
+    let own = playground.object("us-east", "service web")["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    assert_eq!(answer.lines().next(), Some(own.as_str()), "{answer}");
+
+    let began = Instant::now();
+    playground.fault(&["kill", "eu-west"]);
+    let dead = of_dead(&playground, "eu-west");
+    for cluster in ["us-east", "asia-east"] {
+        becomes(&format!("gone from {cluster}"), &false, || playground.answer(cluster).contains(&dead));
+        assert_eq!(playground.answer(cluster).len(), 2);
+    }
+    assert!(began.elapsed() < FAILOVER_MAX, "{:?}", began.elapsed());
+    assert!(playground.answer("eu-west").is_empty(), "the edge of a dead cluster answers");
+    playground.fault(&["heal"]);
+    becomes("back again", &3, || playground.answer("us-east").len());
+    becomes("its edge, too", &3, || playground.answer("eu-west").len());
+}
+
+/// The load balancer of a cluster that cannot be asked any more, as the hub knows it.
+fn of_dead(playground: &Playground, cluster: &str) -> String {
+    let plan = playground.object("federation", "trafficplan web");
+    let clusters = plan["spec"]["clusters"].as_array().unwrap().clone();
+    let found = clusters.iter().find(|one| one["name"] == cluster).unwrap();
+    found["addresses"][0]["ip"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn whoever_is_cut_off_serves_its_own_and_is_left_out_by_others() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = named("names", base.path()) else { return };
+    let own = playground.balancer("us-east");
+    playground.fault(&["cut", "us-east"]);
+    for cluster in ["eu-west", "asia-east"] {
+        becomes(&format!("left out by {cluster}"), &false, || playground.answer(cluster).contains(&own));
+    }
+    assert!(playground.answer("us-east").contains(&own), "its own clients are sent away");
+    // It hears nobody, and sees only itself.
+    becomes("alone", &vec![own.clone()], || playground.answer("us-east"));
+    playground.fault(&["heal"]);
+    for cluster in super::MEMBERS {
+        becomes(&format!("whole again at {cluster}"), &3, || playground.answer(cluster).len());
+    }
+}
+
+#[test]
+fn without_the_hub_answers_go_on() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(mut playground) = named("names", base.path()) else { return };
+    let dead = playground.balancer("eu-west");
+    playground.fault(&["cut", "hub"]);
+    playground.fault(&["kill", "eu-west"]);
+    // Nobody counts votes: what each edge sees itself decides, after a while.
+    for cluster in ["us-east", "asia-east"] {
+        becomes(&format!("gone from {cluster}"), &false, || playground.answer(cluster).contains(&dead));
+        assert_eq!(playground.answer(cluster).len(), 2);
+    }
+    playground.fault(&["heal"]);
+    playground.fault(&["heal", "hub"]);
+    for cluster in super::MEMBERS {
+        becomes(&format!("whole again at {cluster}"), &3, || playground.answer(cluster).len());
+    }
+    // Everything stops and comes back: edges answer from what they kept, with the certificates they have.
+    let first = playground.answer("us-east");
+    assert!(playground.process.interrupt());
+    drop(playground);
+    let again = Playground::start(base.path(), &[]);
+    becomes("the same as before", &first, || again.answer("us-east"));
+    let edges = again.kubectl_ok("get edges -o name");
+    assert_eq!(edges.lines().count(), 3, "{edges}");
+}
+
+#[test]
+fn a_health_check_decides_what_is_up() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = named("names", base.path()) else { return };
+    let own = playground.balancer("asia-east");
+    playground.kubectl_ok(&format!("apply -f {}", manifest("health-check.yaml")));
+    // Pods answer 503: they are connected to as before, but not well.
+    playground.fault(&["overload", "asia-east"]);
+    becomes("the overloaded is left out", &false, || playground.answer("us-east").contains(&own));
+    let plan = playground.object("federation", "trafficplan web");
+    let asia = plan["spec"]["clusters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["name"] == "asia-east")
+        .unwrap()
+        .clone();
+    assert!(asia["verdict"]["votes"][0]["reason"].as_str().unwrap().contains("status 503"), "{asia}");
+    playground.fault(&["heal"]);
+    becomes("back again", &true, || playground.answer("us-east").contains(&own));
+}
