@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Run the control plane: the federation's API server and its controllers.
     Hub(HubOptions),
     /// Run the data plane: votes on health and answers names; or let edges in, and shut them out.
-    Edge(EdgeOptions),
+    Edge(Box<EdgeOptions>),
     /// Run an HTTP, TCP and UDP server that tells what it was asked.
     Echo(EchoOptions),
     /// Do nothing until told to stop: the process that holds a pod together.

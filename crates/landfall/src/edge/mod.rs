@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`options`] (what is typed), [`daemon`] (start and stop), [`trust`] and [`identity`] (coming in), [`session`]
 //! (being at the hub), [`book`] (plans), [`core`] (what follows from them), [`targets`] and [`failover`] (pure), [`status`], [`own`],
-//! [`voice`], [`admin`]; then [`token`] and [`revoke`], which are commands over the public API.
+//! [`voice`], [`admin`]; then [`token`], [`revoke`] and [`manifests`], which are commands over the public API.
 
 mod admin;
 mod book;
@@ -16,6 +16,7 @@ pub(crate) mod core;
 pub(crate) mod daemon;
 mod failover;
 mod identity;
+mod manifests;
 pub(crate) mod options;
 pub(crate) mod own;
 mod revoke;
@@ -39,6 +40,8 @@ pub(crate) fn run(options: &EdgeOptions) -> Result<()> {
         Some(EdgeCommand::Token(options)) => basics::run(token::run(options)),
         Some(EdgeCommand::Revoke(options)) => basics::run(revoke::run(options)),
         Some(EdgeCommand::List(options)) => list(options),
+        Some(EdgeCommand::Install(options)) => basics::run(manifests::install(options)),
+        Some(EdgeCommand::Manifests(options)) => basics::run(manifests::manifests(options)),
     }
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::basics::options::Connection;
 use crate::cli::{Listen, Span};
+use crate::clusters::options::{HubConnection, MemberConnection};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,6 +109,10 @@ pub(crate) enum EdgeCommand {
     Revoke(RevokeOptions),
     /// Show the edges.
     List(ListOptions),
+    /// Run edges as pods of a member.
+    Install(InstallOptions),
+    /// Print what runs edges as pods of a member, for `kubectl apply -f -` there.
+    Manifests(ManifestsOptions),
 }
 
 const TOKEN_EXAMPLES: &str = "\
@@ -151,6 +156,78 @@ pub(crate) struct RevokeOptions {
     /// Leave the token that it came in with as it is: others need it.
     #[arg(long)]
     pub(crate) keep_token: bool,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// Edges that are pods.
+#[derive(Args, Debug)]
+pub(crate) struct PodOptions {
+    /// The image, which has our binary as /bin/landfall.
+    #[arg(long, default_value = "landfall.dev/landfall:dev", value_name = "IMAGE")]
+    pub(crate) image: String,
+
+    /// How many.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub(crate) replicas: u16,
+
+    /// Where the hub is for the pods, if not where it is for you.
+    #[arg(long, value_name = "URL")]
+    pub(crate) hub_url: Option<String>,
+
+    /// How their names are reached: ClusterIP for the member's own pods, LoadBalancer for everybody.
+    #[arg(long, default_value = "ClusterIP", value_parser = ["ClusterIP", "NodePort", "LoadBalancer"], value_name = "TYPE")]
+    pub(crate) service_type: String,
+
+    /// Clients of this prefix are inside the member: its pods, services and nodes; may be repeated.
+    #[arg(long, value_delimiter = ',', value_name = "CIDR")]
+    pub(crate) inside: Vec<String>,
+
+    /// How long new pods can come in; running them again, or this command, makes another token.
+    #[arg(long, default_value = "720h", value_name = "DURATION")]
+    pub(crate) ttl: Span,
+}
+
+const INSTALL_EXAMPLES: &str = "\
+Examples:
+  # The member's context and the hub's are in one kubeconfig; the hub's is the current one
+  landfall edge install --context us-east
+
+  # Reached by everybody, with an image of your own registry
+  landfall edge install --context us-east --service-type LoadBalancer --image registry.example.com/landfall:1
+
+What it makes in the member: the namespace landfall-system with the StatefulSet, Service, ServiceAccount and Secret
+landfall-edge, and the ClusterRole and ClusterRoleBinding landfall-edge, which allow to see EndpointSlices and nothing else.";
+
+#[derive(Args, Debug)]
+#[command(after_help = INSTALL_EXAMPLES)]
+pub(crate) struct InstallOptions {
+    /// The member's name in the federation. Default: as its context.
+    pub(crate) name: Option<String>,
+
+    /// Do not wait until an edge is ready.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    #[command(flatten)]
+    pub(crate) pods: PodOptions,
+
+    #[command(flatten)]
+    pub(crate) member: MemberConnection,
+
+    #[command(flatten)]
+    pub(crate) hub: HubConnection,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  landfall edge manifests us-east | kubectl --context us-east apply -f -")]
+pub(crate) struct ManifestsOptions {
+    /// The member's name in the federation.
+    pub(crate) cluster: String,
+
+    #[command(flatten)]
+    pub(crate) pods: PodOptions,
 
     #[command(flatten)]
     pub(crate) connection: Connection,

@@ -1,5 +1,7 @@
 //! `landfall edge token`: a bootstrap token for edges, as a Secret at the hub, and the command that uses it.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use kube::config::KubeConfigOptions;
 use landfall_apiserver::authn::bootstrap_token;
@@ -8,7 +10,6 @@ use landfall_runtime::clock;
 use serde_json::{Value, json};
 
 use super::options::TokenOptions;
-use crate::basics::options::Connection;
 use crate::basics::target::{Target, escape, kubeconfig};
 use crate::say::say;
 
@@ -90,7 +91,8 @@ pub(super) async fn run(options: &TokenOptions) -> Result<()> {
     let token = Token::new();
     let place = format!("/api/v1/namespaces/{}/secrets", bootstrap_token::NAMESPACE);
     hub.post(&place, &token.secret(options.cluster.as_deref(), until_s)).await?;
-    let door = door(&options.connection).await?;
+    let connection = &options.connection;
+    let door = door_of(connection.kubeconfig.as_deref(), connection.context.clone()).await?;
     say(&token.text());
     say("");
     say(&format!("It is good until {}. To run an edge with it:", api::rfc3339(until_s)));
@@ -105,15 +107,17 @@ pub(super) async fn run(options: &TokenOptions) -> Result<()> {
 }
 
 /// Where the hub is, and what it is known by.
-struct Door {
-    url: String,
-    ca_hash: Option<String>,
+pub(super) struct Door {
+    /// Its URL.
+    pub(super) url: String,
+    /// The hash of its authority's key.
+    pub(super) ca_hash: Option<String>,
 }
 
-async fn door(connection: &Connection) -> Result<Door> {
-    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-    let kubeconfig = kubeconfig(connection.kubeconfig.as_deref())?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+/// The hub as a kubeconfig knows it.
+pub(super) async fn door_of(file: Option<&Path>, context: Option<String>) -> Result<Door> {
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig(file)?, &options).await;
     let config = config.context("cannot use the kubeconfig")?;
     let authority = config.root_cert.as_ref().and_then(|all| all.first());
     Ok(Door {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Process, free_port, text};
+use crate::support::{Process, find, free_port, skip, text};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,6 +29,7 @@ impl Hub {
 
     fn again(&mut self) {
         let mut command = landfall(&["hub", "--edge-certificate-ttl", "15s", "--audit-log", "-"]);
+        command.args(["--domain", "example.com"]);
         command.args(["--listen", &format!("127.0.0.1:{}", self.port), "--data-dir"]).arg(&self.directory);
         let mut process = Process::start("hub", &mut command, self.directory.parent().unwrap());
         process.wait_for("ready", |process| process.output().contains("is ready").then_some(()));
@@ -54,8 +55,11 @@ impl Hub {
         self.say(&["apply", "--force-conflicts", "-f", file.to_str().unwrap()]);
     }
 
+    /// An edge as JSON; null when it is not there.
     fn edge(&self, name: &str) -> Value {
-        serde_json::from_str(&self.say(&["get", "edge", name, "-o", "json"])).unwrap()
+        let kubeconfig = self.directory.join("admin.kubeconfig");
+        let mut command = landfall(&["get", "edge", name, "-o", "json", "--kubeconfig"]);
+        serde_json::from_slice(&command.arg(kubeconfig).output().unwrap().stdout).unwrap_or_default()
     }
 }
 
@@ -75,6 +79,34 @@ fn edge(directory: &Path, arguments: &[&str], admin: u16) -> Process {
     let mut process = Process::start("edge", &mut command, directory);
     process.wait_for("ready", |process| process.output().contains("is ready").then_some(()));
     process
+}
+
+/// Where an edge says that it answers names.
+fn dns(process: &Process) -> String {
+    let output = process.output();
+    let line = output.lines().find_map(|line| line.trim().strip_prefix("names"));
+    line.unwrap_or_else(|| panic!("{output}")).trim().to_owned()
+}
+
+/// Whether the zone of the federation is answered; true where there is no dig to ask with.
+fn answers(at: &str) -> bool {
+    if find("dig").is_none() {
+        skip("names of an edge", "dig not found");
+        return true;
+    }
+    let (host, port) = at.rsplit_once(':').unwrap();
+    let mut command = Command::new("dig");
+    command.args([
+        "+short",
+        "+tries=1",
+        "+time=1",
+        &format!("@{host}"),
+        "-p",
+        port,
+        "SOA",
+        "federation.example.com",
+    ]);
+    text(&command.output().unwrap().stdout).contains("federation.example.com")
 }
 
 /// What the admin port says.
@@ -142,6 +174,7 @@ fn an_edge_from_its_token_to_its_end() {
     let mut process = edge(directory.path(), &words, port);
     until("a heartbeat", || hub.edge("a-1")["status"]["heartbeatTime"].as_str().map(str::to_owned));
     until("plans", || admin(port, "/readyz"));
+    until("names", || answers(&dns(&process)).then_some(()));
     assert!(admin(port, "/metrics").unwrap().contains("landfall_health_probes_total"));
     for file in ["edge.key", "edge.crt"] {
         use std::os::unix::fs::PermissionsExt as _;
@@ -159,6 +192,7 @@ fn an_edge_from_its_token_to_its_end() {
     assert!(process.terminate().success());
     let mut process = edge(directory.path(), &door, port);
     assert!(admin(port, "/readyz").is_some(), "the plans on disk are not followed");
+    until("names without the hub", || answers(&dns(&process)).then_some(()));
     let silent = Instant::now();
     hub.again();
     until("alive again", || {

@@ -33,10 +33,12 @@ fn the_first_design_works_as_it_was_written() {
         .collect();
     let own = || playground.object("federation", service);
     assert_eq!(own()["spec"].get("clusterIP").and_then(Value::as_str).unwrap_or(""), "");
+    let ingress = || own()["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
     becomes("the members' addresses", &json!(addresses), || {
-        let ingress = own()["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
-        ingress.iter().map(|entry| entry["ip"].clone()).collect()
+        ingress().iter().filter_map(|entry| entry.get("ip").cloned()).collect()
     });
+    let hostname = "my-service.my-namespace.federation.example.com";
+    assert!(ingress().iter().any(|entry| entry["hostname"] == hostname), "as the first design prints it");
     let events = playground.kubectl_ok("get events -n my-namespace");
     assert!(events.contains("created in asia-east, eu-west, us-east"), "{events}");
 }
