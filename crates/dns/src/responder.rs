@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use landfall_api::landfall::{PlanFederation, TrafficPlanSpec};
-use landfall_plan::records::Resolved;
+use landfall_plan::records::{Place, Resolved, explain};
 use landfall_runtime::clock;
 use landfall_runtime::metrics::Registry;
 use parking_lot::Mutex;
@@ -99,6 +99,16 @@ impl Responder {
     /// What load balancers' host names resolve to from now on; plans that have such names are to be given again.
     pub fn resolve(&self, resolved: Resolved) {
         self.catalog.lock().resolve(resolved);
+    }
+
+    /// Where a client stands, for [`landfall_plan::records::explain`].
+    pub fn stands(&self, client: IpAddr) -> explain::From {
+        let snapshot = self.shared.snapshot.load();
+        if self.shared.manner.is_inside(client) {
+            let own = snapshot.stage.scene.places.own;
+            return explain::From { place: own.map_or(Place::Unknown, Place::Member), inside: true };
+        }
+        explain::From { place: snapshot.stage.place(client).0, inside: false }
     }
 
     /// How many services have names.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Shutdown};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arc_swap::Cache;
 use landfall_runtime::clock;
@@ -26,8 +27,11 @@ pub(crate) fn run(shared: &Arc<Shared>, socket: &Socket, asks_address: bool, see
         let got = match batch.receive(socket.as_fd()) {
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // An answer of ours came back as unreachable, or nothing came for a while.
-            Err(_) => continue,
+            // It should not happen; if it does, it must not take the whole machine.
+            Err(_) => {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            }
         };
         let snapshot = cache.load();
         let now = clock::since_epoch();
@@ -68,7 +72,7 @@ impl<'a> Worker<'a> {
         &mut self,
         snapshot: &crate::zone::Snapshot,
         address: IpAddr,
-        now: std::time::Duration,
+        now: Duration,
         packet: &[u8],
         out: &mut [u8],
     ) -> Option<usize> {

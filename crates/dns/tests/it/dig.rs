@@ -143,6 +143,8 @@ fn a_zone_goes_to_who_has_the_key() {
     sorted.sort();
     sorted.dedup();
     assert_eq!(sorted.len(), records.len() - 1, "nothing twice");
+    let since = running.dig(&["-y", KEY, "IXFR=1", "my-domain.com"]);
+    assert!(since.contains("www.my-domain.com.") && !since.contains("Transfer failed"), "{since}");
     let set = running.dig(&["-y", KEY, "AXFR", "clusterset.local"]);
     assert!(set.contains("my-service.my-namespace.svc.clusterset.local. 180 IN A"), "{set}");
     for (arguments, want) in [

@@ -347,6 +347,51 @@ fn a_change_of_one_plan_is_seen_at_once() {
 }
 
 #[test]
+fn nobody_sees_half_a_change() {
+    let responder = responder(&config());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ask_on = || {
+            let mut asked = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let reply = ask(&responder, "198.51.100.1", &question(SEED, A)).unwrap();
+                let answers = Message::from_vec(&reply).unwrap().answers.len();
+                assert!(answers == 3 || answers == 2, "{}", say(&reply));
+                asked += 1;
+            }
+            asked
+        };
+        let threads = [scope.spawn(ask_on), scope.spawn(ask_on)];
+        let (all, mut two) = (crate::lab::plans(), plan());
+        two.clusters[1].verdict.up = false;
+        for _ in 0..100 {
+            responder.change([("my-namespace", "my-service", Some(&two))]);
+            responder.publish(
+                &federation(),
+                all.iter().map(|plan| ("my-namespace", plan)),
+                Default::default(),
+            );
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(threads.into_iter().all(|thread| thread.join().unwrap() > 0));
+    });
+}
+
+#[test]
+fn where_a_client_stands_in_words() {
+    let responder = responder(&config());
+    let scene = landfall_plan::records::Scene::new(&federation(), Some("cluster-1"));
+    for (client, want, inside) in [
+        ("10.1.2.3", "cluster cluster-1", true),
+        ("81.2.69.160", "region europe", false),
+        ("198.51.100.1", "nothing known", false),
+    ] {
+        let from = responder.stands(client.parse().unwrap());
+        assert_eq!((scene.places.say(from.place).as_str(), from.inside), (want, inside), "{client}");
+    }
+}
+
+#[test]
 fn shares_decide_who_comes_first() {
     let responder = responder(&config());
     let mut plan = plan();
