@@ -8,7 +8,7 @@
 //!                                    └─► signed, transfer     └─ names, vantage, order: landfall_plan::records
 //! ```
 //!
-//! Reading order: `config`, `responder`, `server`, `zone`, `wire`, `answer`, `lookup`, `serve`, then `signed` and `transfer`.
+//! Reading order: `config`, `responder`, `server`, `zone`, `wire`, `answer`, `lookup`, `srv`, `serve`, then `signed` and `transfer`.
 //!
 //! A question over UDP is answered without allocation and without a lock: a thread holds the snapshot it last saw, and looks
 //! once per batch of packets whether there is a newer one. Records stand ready as bytes; what a packet says decides only which of
@@ -27,6 +27,7 @@ mod responder;
 mod serve;
 mod server;
 mod signed;
+mod srv;
 mod state;
 mod transfer;
 mod wire;

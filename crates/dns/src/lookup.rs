@@ -6,16 +6,16 @@ use std::sync::Arc;
 use landfall_api::landfall::DnsAnswer;
 use landfall_plan::records::TTL_NEGATIVE_S;
 use landfall_plan::records::names::{Located, Node, Scope};
-use landfall_plan::records::sets::srv_rank;
 
 use crate::answer::{Sort, Vantage};
+use crate::srv;
 use crate::wire::kind;
 use crate::wire::name::Name;
 use crate::wire::reply::{QUESTION, Reply, Section};
 use crate::zone::Snapshot;
 use crate::zone::apex::{self, Apex};
 use crate::zone::hosts::Found;
-use crate::zone::service::{Family, Port, Service, Target, View};
+use crate::zone::service::{Family, Service, Target, View};
 
 /// What is asked, by whom.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ fn top(snapshot: &Snapshot, zone_at: usize, asked: Asked<'_>, reply: &mut Reply<
 }
 
 /// A name that exists: ANY is told something small (RFC 8482), all else what was written, or that there is nothing.
-fn some(asked: Asked<'_>, reply: &mut Reply<'_>) -> Option<Outcome> {
+pub(crate) fn some(asked: Asked<'_>, reply: &mut Reply<'_>) -> Option<Outcome> {
     if asked.kind == kind::ANY {
         let data = reply.begin(QUESTION, kind::HINFO, apex::TTL_S)?;
         reply.put(b"\x07RFC8482\x00")?;
@@ -189,16 +189,16 @@ fn soa(
 }
 
 /// Points to a place in the reply.
-fn pointer(at: usize) -> u16 {
+pub(crate) fn pointer(at: usize) -> u16 {
     0xC000 | u16::try_from(at & 0x3FFF).unwrap_or(0)
 }
 
 /// Where a service's own name stands in the question.
 #[derive(Clone, Copy, Debug)]
-struct Base {
-    at: usize,
-    scope: Scope,
-    zone_at: usize,
+pub(crate) struct Base {
+    pub(crate) at: usize,
+    pub(crate) scope: Scope,
+    pub(crate) zone_at: usize,
 }
 
 /// A service's own name, or something below it.
@@ -229,7 +229,7 @@ fn below(
             (Some(udp), [b'_', name @ ..]) => {
                 let port = service.ports.iter().find(|port| port.udp == udp && *port.name == *name);
                 match port {
-                    Some(port) => ports(snapshot, service, base, port, asked, reply),
+                    Some(port) => srv::ports(snapshot, service, base, port, asked, reply),
                     None => Some(Outcome::NxDomain),
                 }
             }
@@ -271,7 +271,7 @@ fn family(kind: u16) -> Option<Family> {
 }
 
 /// Whether a client is inside the member that a target is.
-fn is_own(snapshot: &Snapshot, asked: Asked<'_>, target: &Target) -> bool {
+pub(crate) fn is_own(snapshot: &Snapshot, asked: Asked<'_>, target: &Target) -> bool {
     asked.vantage.inside && target.member.is_some() && target.member == snapshot.stage.scene.places.own
 }
 
@@ -297,7 +297,7 @@ fn shard(
     clippy::too_many_arguments,
     reason = "a leaf: every one of them says where a record comes from or goes to"
 )]
-fn addresses(
+pub(crate) fn addresses(
     service: &Service,
     target: &Target,
     own: bool,
@@ -320,7 +320,7 @@ fn alias(service: &Service, hostname: &[u8], owner: u16, reply: &mut Reply<'_>) 
 }
 
 /// Points upwards until the scope has a shard: a CNAME for each step. Gives the scope, and the last name's place.
-fn climb(
+pub(crate) fn climb(
     snapshot: &Snapshot,
     service: &Service,
     base: Base,
@@ -403,7 +403,7 @@ fn base_name(
 }
 
 /// Something, if more was written than the steps upwards.
-fn since(steps: u16, reply: &Reply<'_>) -> Outcome {
+pub(crate) fn since(steps: u16, reply: &Reply<'_>) -> Outcome {
     if reply.count(Section::Answer) > steps { Outcome::Answer } else { Outcome::NoData }
 }
 
@@ -441,85 +441,5 @@ impl Chosen {
         let rest = rest.filter(move |at| *at != self.head && !self.only);
         let head = (self.head < len).then_some(self.head);
         head.into_iter().chain(rest).filter_map(move |at| all.get(at).map(|(target, _)| *target))
-    }
-}
-
-/// SRV records of a port: a shard each, or its pods.
-fn ports(
-    snapshot: &Snapshot,
-    service: &Service,
-    base: Base,
-    port: &Port,
-    asked: Asked<'_>,
-    reply: &mut Reply<'_>,
-) -> Option<Outcome> {
-    if asked.kind == kind::ANY {
-        return some(asked, reply);
-    }
-    let (scope, owner) = climb(snapshot, service, base, asked, reply)?;
-    let steps = reply.count(Section::Answer);
-    if asked.kind != kind::SRV {
-        let is_step = asked.kind == kind::CNAME && steps > 0;
-        return Some(if is_step { Outcome::Answer } else { Outcome::NoData });
-    }
-    let view = service.view(&snapshot.stage, asked.vantage.slot, scope, |_| true);
-    let mut places = [(0_u16, 0_u16); 16];
-    let mut count = 0;
-    for ((number, share), rank) in view.as_slice().iter().zip(0_u16..) {
-        let Some(target) = service.targets.get(usize::from(*number)) else { continue };
-        let label = target.label(&snapshot.stage);
-        let rank = srv_rank(service.policy, rank, *share);
-        let before = [&[][..]];
-        let pods = target.pods().iter().map(|pod| &*pod.label);
-        let none = target.pods().is_empty();
-        for pod in pods.chain(before.into_iter().filter(|_| none)) {
-            let data = reply.begin(owner, kind::SRV, service.ttl_s)?;
-            for number in [rank.0, rank.1, port.number] {
-                reply.put(&number.to_be_bytes())?;
-            }
-            if let Some(place) = places.get_mut(count).filter(|_| none) {
-                *place = (pointer(data + 6), *number);
-                count += 1;
-            }
-            // The target is not compressed (RFC 2782). It stands in the scope that has it.
-            reply.put(pod)?;
-            reply.put(label)?;
-            put_base(base, scope, asked.name, reply)?;
-            reply.end(Section::Answer, data);
-        }
-    }
-    courtesy(snapshot, service, &places[..count], asked, reply);
-    Some(since(steps, reply))
-}
-
-/// A service's own name in a scope, whole.
-fn put_base(base: Base, scope: Scope, name: &Name, reply: &mut Reply<'_>) -> Option<()> {
-    let depth = |scope| match scope {
-        Scope::All => 0,
-        Scope::Region(_) => 1,
-        Scope::Zone(_) => 2,
-    };
-    reply.put(name.between(base.at, base.zone_at.saturating_sub(depth(base.scope))))?;
-    reply.put(name.from(base.zone_at.saturating_sub(depth(scope))))
-}
-
-/// Addresses of SRV targets: what does not fit is left out.
-fn courtesy(
-    snapshot: &Snapshot,
-    service: &Service,
-    places: &[(u16, u16)],
-    asked: Asked<'_>,
-    reply: &mut Reply<'_>,
-) {
-    for (owner, number) in places {
-        let Some(target) = service.targets.get(usize::from(*number)) else { continue };
-        let own = is_own(snapshot, asked, target);
-        for family in [Family::V4, Family::V6] {
-            let (at, count) = (reply.at(), reply.count(Section::Additional));
-            let section = Section::Additional;
-            if addresses(service, target, own, family, *owner, section, asked.luck, reply).is_none() {
-                return reply.rewind(at, section, count);
-            }
-        }
     }
 }
