@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_api::landfall::HealthCheck;
-use landfall_health::probe::probe;
+use landfall_health::probe::{answer_time, connect_time, probe};
 use landfall_health::{Check, Config, Point, Prober, Protocol, Source, Target};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
+use landfall_sim::echo::{Echo, Identity, Journal, Load, run_http};
+use landfall_sim::gate::Gate;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -141,6 +143,33 @@ async fn https_and_tls() {
     expect(&said(&plain, &tls).await, "the TLS handshake failed");
     let named = HealthCheck { host: Some("anybody.example.com:8443".into()), ..https };
     expect(&said(&good, &named).await, "");
+    tasks.join().await;
+}
+
+/// Nobody reads along.
+struct Silence;
+
+impl Journal for Silence {
+    fn line(&self, _line: &str) {}
+}
+
+#[tokio::test]
+async fn grpc_health() {
+    let tasks = Tasks::default();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let good = Point { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+    let (load, gate, life) = (Arc::new(Load::default()), Gate::default(), tasks.clone());
+    let echo = Echo { identity: Identity::default(), load, journal: Arc::new(Silence), gate, life };
+    tasks.spawn_until_stop(run_http(Arc::new(echo), listener, None, tasks.clone()));
+    let plain = server(&tasks, OK, None).await;
+    let mute = server(&tasks, b"", None).await;
+    let check = HealthCheck { grpc_service: Some("shop.v1.Cart".into()), ..check(Protocol::Grpc) };
+    expect(&said(&good, &check).await, "");
+    expect(&said(&plain, &check).await, "the connection broke");
+    expect(&said(&mute, &check).await, "no answer in 500 ms");
+    // An edge is asked twice, and only the second time counts; whoever is none is not measured.
+    assert_eq!(answer_time(&mute, &Source::default(), Duration::from_millis(200)).await, None);
+    assert!(connect_time(&mute, &Source::default(), Duration::from_secs(2)).await.is_some());
     tasks.join().await;
 }
 
