@@ -13,12 +13,13 @@
 //!   edges' votes ─► quorum   verdicts: up or down, by the majority
 //!   round trips, places ─► proximity   who is near to whom
 //!   verdicts, capacity, load, nearness ─► traffic   who goes where, and how much
+//!   traffic plans ─► records   what names are answered with ─► publish   what other DNS servers are told
 //!   shards' status ─► status   the federated object's own: honest sums
 //!   decisions ─► truth   what each cluster has, in words
 //! ```
 //!
 //! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`], [`autoscale`], [`overrides`], [`rollout`],
-//! [`propagation`], [`status`], [`truth`]; then [`quorum`], [`proximity`], [`traffic`].
+//! [`propagation`], [`status`], [`truth`]; then [`quorum`], [`proximity`], [`traffic`], [`records`], [`publish`].
 //!
 //! Every decision carries a [`Reason`] that `kubectl describe` can print. Times are milliseconds since the Unix
 //! epoch and end in `_ms`; where waiting is part of the decision, it says when to look again.
@@ -35,6 +36,7 @@ pub mod overrides;
 pub mod placement;
 pub mod propagation;
 pub mod proximity;
+pub mod publish;
 pub mod quorum;
 pub mod reason;
 pub mod records;

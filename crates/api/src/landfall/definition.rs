@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::{
-    Cluster, Edge, GROUP, IngressClaim, IngressReplicaSet, IngressVIPRange, MultiClusterIngress,
+    Cluster, DNSZone, Edge, GROUP, IngressClaim, IngressReplicaSet, IngressVIPRange, MultiClusterIngress,
     MultiClusterService, TrafficPlan, TrafficPolicy, VERSION, structural,
 };
 
@@ -37,6 +37,22 @@ const ROWS: &[Row] = &[
             ("Zones", "string", ".status.zones", true),
             ("Nodes", "integer", ".status.nodes.ready", true),
             ("Endpoint", "string", ".status.endpoint", true),
+            AGE,
+        ],
+    },
+    Row {
+        kind: "DNSZone",
+        plural: "dnszones",
+        short: &["dz"],
+        namespaced: false,
+        schema: schema::<DNSZone>,
+        columns: &[
+            ("Zone", "string", ".spec.zone", false),
+            ("Published", "string", r#".status.conditions[?(@.type=="Published")].status"#, false),
+            ("Reason", "string", r#".status.conditions[?(@.type=="Published")].reason"#, false),
+            ("Names", "integer", ".status.names", false),
+            ("Records", "integer", ".status.records", true),
+            ("Last Publish", "date", ".status.lastPublishTime", true),
             AGE,
         ],
     },

@@ -8,6 +8,7 @@
 //! | [`TrafficPolicy`] | how traffic of a service is spread: capacity, overflow, fence, affinity, health |
 //! | [`TrafficPlan`] | what the hub decided: written by the hub, read by the edges |
 //! | [`Edge`] | an edge's registration, load and votes |
+//! | [`DNSZone`] | a zone of another DNS server that the federation's names are published to |
 //!
 //! [`definitions`] gives the CustomResourceDefinitions: the server makes its rows, rules, columns and OpenAPI from
 //! them just as for a user's own, and they can be installed in any other Kubernetes.
@@ -25,6 +26,7 @@ mod policy;
 mod service;
 mod shared;
 mod structural;
+mod zone;
 
 pub use claim::*;
 pub use cluster::*;
@@ -37,6 +39,7 @@ pub use plan::*;
 pub use policy::*;
 pub use service::*;
 pub use shared::*;
+pub use zone::*;
 
 /// The group of our own kinds.
 pub const GROUP: &str = "landfall.dev";

@@ -66,6 +66,11 @@ fn constraints_and_defaults_are_written_out() {
             json!(["TCP", "HTTP", "HTTPS", "GRPC", "TLS"]),
         ),
         ("TrafficPolicy", "/properties/spec/properties/healthCheck/properties/timeoutMs/default", json!(800)),
+        (
+            "DNSZone",
+            "/properties/spec/properties/rfc2136/properties/tsig/properties/algorithm/default",
+            json!("hmac-sha256"),
+        ),
     ] {
         let schema = schema_of(kind);
         let seen = schema.pointer(pointer).unwrap_or_else(|| panic!("{kind} {pointer}"));
@@ -120,6 +125,25 @@ fn a_cluster_is_read_and_written() {
             "cordoned": true,
         },
         "status": {"version": "v1.36.4", "nodes": {"total": 3, "ready": 2}, "capacity": {"cpu": "12"}},
+    }));
+}
+
+#[test]
+fn a_zone_is_read_and_written() {
+    round_trip::<DNSZone>(&json!({
+        "apiVersion": "landfall.dev/v1alpha1", "kind": "DNSZone", "metadata": {"name": "example"},
+        "spec": {
+            "zone": "example.com", "minimumTtl": 30,
+            "rfc2136": {
+                "server": "192.0.2.1:53", "transport": "TCP",
+                "tsig": {"keyName": "landfall", "algorithm": "hmac-sha512", "secretRef": {"name": "key", "key": "secret"}},
+            },
+        },
+        "status": {"names": 3, "records": 4, "conflicts": ["www.example.com"]},
+    }));
+    round_trip::<DNSZone>(&json!({
+        "apiVersion": "landfall.dev/v1alpha1", "kind": "DNSZone", "metadata": {"name": "example"},
+        "spec": {"zone": "example.com", "skydns": {"endpoints": ["http://192.0.2.1:2379"], "credentials": {"name": "etcd"}}},
     }));
 }
 
