@@ -40,6 +40,9 @@ pub enum Error {
     /// The backend cannot be reached or did not answer in time; for a write, it may or may not have been done.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// The backend does not know us, or does not let us.
+    #[error("the store does not let us: {0}")]
+    Denied(String),
     /// A value that is kept encrypted cannot be opened.
     #[error("{0}")]
     Sealed(String),

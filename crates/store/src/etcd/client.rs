@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
+use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::Instant;
 use tonic::client::Grpc;
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::wire::{
-    CompactionRequest, Done, LeaseGrantRequest, LeaseGrantResponse, RangeRequest, RangeResponse, TxnRequest,
-    TxnResponse, WatchRequest, WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, CompactionRequest, Done, LeaseGrantRequest,
+    LeaseGrantResponse, RangeRequest, RangeResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
 use super::{Config, Tls};
 use crate::{Error, OpenError, Revision};
@@ -24,6 +25,7 @@ const RANGE: &str = "/etcdserverpb.KV/Range";
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const COMPACT: &str = "/etcdserverpb.KV/Compact";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
+const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 
 /// How long to wait between attempts.
@@ -41,6 +43,8 @@ pub(super) struct Client {
     /// Which channel is in use; counts up, taken modulo their number.
     current: AtomicUsize,
     timeout: Duration,
+    /// What shows who we are, where etcd asks for a password.
+    token: Mutex<Option<MetadataValue<Ascii>>>,
 }
 
 /// Which failed calls may be sent again.
@@ -65,7 +69,7 @@ impl Client {
             .collect::<Result<Vec<_>, _>>()?;
         // Several hubs with the same list need not all begin with the first.
         let current = AtomicUsize::new(std::process::id() as usize % channels.len());
-        Ok(Self { channels, current, timeout: config.request_timeout })
+        Ok(Self { channels, current, timeout: config.request_timeout, token: Mutex::default() })
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Error> {
@@ -74,6 +78,17 @@ impl Client {
 
     pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Error> {
         self.call(TXN, request, Again::IfNotSent).await
+    }
+
+    /// Logs in: calls after this one are this user's.
+    pub(super) async fn authenticate(&self, name: &str, password: &str) -> Result<(), Error> {
+        *self.token.lock() = None;
+        let request = AuthenticateRequest { name: name.into(), password: password.into() };
+        let answer: AuthenticateResponse = self.call(AUTHENTICATE, request, Again::Always).await?;
+        let token = MetadataValue::try_from(answer.token)
+            .map_err(|_| Error::Unavailable("etcd: a token that cannot be sent".into()))?;
+        *self.token.lock() = Some(token);
+        Ok(())
     }
 
     pub(super) async fn lease_grant(&self, request: LeaseGrantRequest) -> Result<LeaseGrantResponse, Error> {
@@ -164,9 +179,11 @@ impl Client {
         let mut grpc = self.grpc(index);
         grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
         let path = PathAndQuery::from_static(path);
-        grpc.unary(with_leader(request), path, ProstCodec::<Q, A>::new())
-            .await
-            .map(tonic::Response::into_inner)
+        let mut request = with_leader(request);
+        if let Some(token) = self.token.lock().clone() {
+            request.metadata_mut().insert("token", token);
+        }
+        grpc.unary(request, path, ProstCodec::<Q, A>::new()).await.map(tonic::Response::into_inner)
     }
 }
 
@@ -243,6 +260,8 @@ fn explain(status: &Status) -> Error {
     match status.code() {
         Code::ResourceExhausted if text.contains("space exceeded") => Error::Full(text),
         Code::ResourceExhausted if text.contains("larger than max") => Error::TooLarge(text),
+        Code::Unauthenticated | Code::PermissionDenied => Error::Denied(text),
+        Code::InvalidArgument if text.contains("authentication failed") => Error::Denied(text),
         Code::InvalidArgument if text.contains("too large") => Error::TooLarge(text),
         // The revisions are filled in by who asked.
         Code::OutOfRange if text.contains("compacted") => Error::TooOld { asked: 0, oldest: 0 },

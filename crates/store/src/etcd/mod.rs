@@ -15,6 +15,7 @@ mod compactor;
 mod feed;
 mod keys;
 mod lease;
+pub mod plain;
 mod wire;
 mod write;
 

@@ -111,17 +111,19 @@ pub(super) struct Compare {
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
-    #[prost(oneof = "Target", tags = "4, 6")]
+    #[prost(oneof = "Target", tags = "4, 6, 7")]
     pub(super) value: Option<Target>,
 }
 
-/// What is compared, with [`Compare::target`] 0 and 2.
-#[derive(Clone, Copy, Oneof)]
+/// What is compared, with [`Compare::target`] 0, 2 and 3.
+#[derive(Clone, Oneof)]
 pub(super) enum Target {
     #[prost(int64, tag = "4")]
     Version(i64),
     #[prost(int64, tag = "6")]
     ModRevision(i64),
+    #[prost(bytes = "bytes", tag = "7")]
+    Value(Bytes),
 }
 
 #[derive(Clone, Message)]
@@ -213,6 +215,20 @@ pub(super) struct LeaseGrantResponse {
     pub(super) error: String,
 }
 
+#[derive(Clone, Message)]
+pub(super) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) password: String,
+}
+
+#[derive(Clone, Message)]
+pub(super) struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub(super) token: String,
+}
+
 // === impl RequestOp ===
 
 impl RequestOp {
@@ -235,6 +251,11 @@ impl Compare {
     /// The key is at this revision; 0: it does not exist.
     pub(super) fn mod_revision(key: Bytes, revision: i64) -> Self {
         Self { target: 2, key, value: Some(Target::ModRevision(revision)) }
+    }
+
+    /// The key has this value.
+    pub(super) fn value(key: Bytes, value: Bytes) -> Self {
+        Self { target: 3, key, value: Some(Target::Value(value)) }
     }
 
     /// The key was put this many times since it was created.
@@ -270,6 +291,10 @@ mod tests {
         let check = |message: Vec<u8>, expected: &[u8]| assert_eq!(message, expected);
         check(Compare::mod_revision("k".into(), 7).encode_to_vec(), &[0x10, 2, 0x1a, 1, b'k', 0x30, 7]);
         check(Compare::version("k".into(), 7).encode_to_vec(), &[0x1a, 1, b'k', 0x20, 7]);
+        check(
+            Compare::value("k".into(), "v".into()).encode_to_vec(),
+            &[0x10, 3, 0x1a, 1, b'k', 0x3a, 1, b'v'],
+        );
         check(
             RequestOp::put("k".into(), "v".into(), 3).encode_to_vec(),
             &[0x12, 8, 0x0a, 1, b'k', 0x12, 1, b'v', 0x18, 3],
