@@ -71,6 +71,8 @@ pub const POLICIES: KindId = KindId(u16::MAX - 2);
 pub const PLANS: KindId = KindId(u16::MAX - 3);
 /// EndpointSlices, which are read in members.
 pub const SLICES: KindId = KindId(u16::MAX - 4);
+/// Our own kind `DNSZone`.
+pub const ZONES: KindId = KindId(u16::MAX - 5);
 
 /// Kinds that are watched, but not federated.
 const WATCHED: &[(KindId, Names)] = &[
@@ -90,6 +92,7 @@ const WATCHED: &[(KindId, Names)] = &[
         (landfall_api::landfall::GROUP, landfall_api::landfall::VERSION, "TrafficPlan", "trafficplans", true),
     ),
     (SLICES, ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true)),
+    (ZONES, (landfall_api::landfall::GROUP, landfall_api::landfall::VERSION, "DNSZone", "dnszones", false)),
 ];
 
 /// The table.

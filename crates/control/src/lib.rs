@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`kinds`] (what is federated), [`shelf`] (what is seen), [`watch`], [`federation`] (all that is shared),
 //! [`membership`], [`member`], [`propagation`] (the look), [`shards`] and [`hub`] (the writes), [`debts`]; [`traffic`] (what
-//! edges are told).
+//! edges are told), [`publish`] (what other DNS servers are told).
 //!
 //! Deliberately absent: decisions. What becomes of an object is asked of `plan`; what is here gathers, sends and remembers.
 //! No memory that a new leader could not rebuild: what must survive stands in objects at the hub and in marks on shards.
@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod patience;
 pub mod pods;
 pub mod propagation;
+pub mod publish;
 pub mod queue;
 pub mod shards;
 pub mod shelf;
@@ -44,12 +45,14 @@ use federation::Federation;
 use metrics::Metrics;
 
 /// What the reconcilers are told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The federation's name: a label that every shard bears, and a part of host names.
     pub federation: String,
     /// The domain under which federated Services have their names; none: they have none.
     pub domain: Option<String>,
+    /// Opens other people's etcd, to publish names there; none: that cannot be done here.
+    pub keys: Option<publish::skydns::OpenKeys>,
 }
 
 impl Config {
@@ -80,7 +83,8 @@ pub async fn run(config: Config, hub: &kube::Config, registry: &Registry) {
     let own = federation.clone();
     // Beside propagation: a verdict does not wait for shards.
     federation.tasks.spawn_until_stop(async move { traffic::run(&own).await });
-    propagation::run(&federation).await;
+    // Beside it as well: other people's servers may be slow.
+    tokio::join!(propagation::run(&federation), publish::run(&federation, registry));
 }
 
 struct Stop(Arc<Federation>);

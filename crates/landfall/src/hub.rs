@@ -164,8 +164,11 @@ fn config(options: &HubOptions, url: &str, port: u16) -> start::Config {
 
 /// The controllers, which run in the hub that leads and talk to their own hub like any client.
 fn controllers(options: &HubOptions, port: u16) -> start::Beside {
-    let config =
-        landfall_control::Config { federation: options.federation.clone(), domain: options.domain.clone() };
+    let config = landfall_control::Config {
+        federation: options.federation.clone(),
+        domain: options.domain.clone(),
+        keys: Some(crate::keys::open),
+    };
     let ip =
         if options.listen.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { options.listen.ip() };
     let (own, kubeconfig) = (SocketAddr::new(ip, port), options.data_dir.join("admin.kubeconfig"));

@@ -6,6 +6,7 @@ mod clusters;
 mod echo;
 mod edge;
 mod hub;
+mod keys;
 mod pause;
 mod playground;
 mod say;

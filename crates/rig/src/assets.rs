@@ -23,10 +23,13 @@ pub const COREDNS: &str = "v1.14.2";
 pub const COMPONENTS: &[&str] =
     &["kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"];
 
+/// Rises with the list of plugins, so that binaries without the new ones are not taken for it.
+const COREDNS_BUILD: u8 = 2;
 /// Plugins of CoreDNS that are built in; whole clouds of them are not.
 const PLUGINS: &[&str] = &[
     "cache",
     "errors",
+    "etcd",
     "file",
     "forward",
     "health",
@@ -126,7 +129,7 @@ fn build_missing(missing: &[&'static str], say: Say<'_>) -> Result<(), Error> {
 /// Where a binary is kept once built.
 pub fn kept(name: &str) -> PathBuf {
     match name {
-        "coredns" => cache().join("coredns").join(COREDNS).join(name),
+        "coredns" => cache().join("coredns").join(format!("{COREDNS}-{COREDNS_BUILD}")).join(name),
         _ => cache().join("kubernetes").join(KUBERNETES).join(name),
     }
 }

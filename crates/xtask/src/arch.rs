@@ -36,7 +36,7 @@ const LAYERS: &[(&str, u8, &str)] = &[
 const PRIVATE: &[(&str, &[&str])] = &[
     ("redb", &["store"]),
     ("tonic", &["store"]),
-    ("hickory-proto", &["dns"]),
+    ("hickory-proto", &["control", "dns"]),
     ("maxminddb", &["dns"]),
     ("landfall-store", &["apiserver", "sim", "landfall", "xtask"]),
 ];

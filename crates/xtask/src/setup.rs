@@ -23,6 +23,10 @@ const NEEDS: &[Need] = &[
     },
     Need { program: "go", package: "golang-go", suites: "comparison with Kubernetes, client-go" },
     Need { program: "python3", package: "python3", suites: "Python client" },
+    Need { program: "named", package: "bind9", suites: "publishing to BIND" },
+    Need { program: "knotd", package: "knot", suites: "publishing to Knot" },
+    Need { program: "dig", package: "bind9-dnsutils", suites: "publishing to other DNS servers" },
+    Need { program: "etcdctl", package: "etcd-client", suites: "publishing to CoreDNS" },
     Need { program: "curl", package: "curl", suites: "bad input" },
     Need { program: "dig", package: "bind9-dnsutils", suites: "DNS by dig" },
 ];

@@ -9,5 +9,6 @@ mod faults;
 mod federation;
 mod members;
 mod playground;
+mod publish;
 mod readme;
 mod support;

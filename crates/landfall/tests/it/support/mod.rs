@@ -10,7 +10,7 @@ pub(crate) use hub::Hub;
 pub(crate) use kubernetes::Kubernetes;
 pub(crate) use playground::{Playground, landfall, text};
 pub(crate) use process::Process;
-pub(crate) use programs::{find, kubernetes_binary, missing, skip};
+pub(crate) use programs::{coredns, find, kubernetes_binary, missing, skip};
 
 use std::net::TcpListener;
 use std::path::Path;

@@ -17,14 +17,25 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())
 }
 
+/// Where CoreDNS is in the cache, with the plugins that we need.
+const COREDNS: &str = "coredns/v1.14.2-2/coredns";
+
 /// A binary of Kubernetes from the cache that `cargo xtask test` fills.
 pub(crate) fn kubernetes_binary(name: &str) -> Option<PathBuf> {
-    let cache = env("LANDFALL_CACHE").map(PathBuf::from).unwrap_or_else(|| {
+    let file = cache().join("kubernetes").join(VERSION).join(name);
+    file.is_file().then_some(file)
+}
+
+/// CoreDNS from the same cache.
+pub(crate) fn coredns() -> Option<PathBuf> {
+    Some(cache().join(COREDNS)).filter(|file| file.is_file())
+}
+
+fn cache() -> PathBuf {
+    env("LANDFALL_CACHE").map(PathBuf::from).unwrap_or_else(|| {
         let home = || PathBuf::from(env("HOME").unwrap_or_else(|| "/tmp".into())).join(".cache");
         env("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(home).join("landfall")
-    });
-    let file = cache.join("kubernetes").join(VERSION).join(name);
-    file.is_file().then_some(file)
+    })
 }
 
 /// Which of the programs that a real Kubernetes needs are not there; none when all are.
