@@ -106,7 +106,9 @@ impl SkyDns {
         for chunk in deletes.collect::<Vec<_>>().chunks(KEYS_MAX) {
             // Small ones in one transaction.
             match commits.last_mut() {
-                Some(last) if last.puts.len() + chunk.len() <= KEYS_MAX => last.deletes = chunk.to_vec(),
+                Some(last) if last.deletes.is_empty() && last.puts.len() + chunk.len() <= KEYS_MAX => {
+                    last.deletes = chunk.to_vec();
+                }
                 _ => commits.push(Commit {
                     only_if: ours.clone(),
                     deletes: chunk.to_vec(),
