@@ -12,6 +12,7 @@ use crate::clusters::options::{
     CordonOptions, DrainOptions, ForgetOptions, JoinOptions, StatusOptions, UnjoinOptions,
 };
 use crate::edge::options::EdgeOptions;
+use crate::explain::options::ExplainOptions;
 use crate::playground::options::PlaygroundOptions;
 
 /// Joins many Kubernetes clusters into one federation.
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Drain(DrainOptions),
     /// Show the federation on one screen.
     Status(StatusOptions),
+    /// Tell what a client is answered, and why.
+    Explain(ExplainOptions),
     /// Show objects.
     Get(GetOptions),
     /// Create or change the objects of manifests.

@@ -5,6 +5,7 @@ mod cli;
 mod clusters;
 mod echo;
 mod edge;
+mod explain;
 mod hub;
 mod keys;
 mod pause;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         cli::Command::Uncordon(options) => clusters::uncordon(options),
         cli::Command::Drain(options) => clusters::drain(options),
         cli::Command::Status(options) => clusters::status(options),
+        cli::Command::Explain(options) => explain::run(options),
         cli::Command::Get(options) => basics::get(options),
         cli::Command::Apply(options) => basics::apply(options),
         cli::Command::Describe(options) => basics::describe(options),
