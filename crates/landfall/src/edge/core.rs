@@ -53,6 +53,10 @@ pub(crate) struct Config {
     pub(crate) dns_threads: usize,
     /// Prefixes of clients that are inside its member.
     pub(crate) inside: Vec<String>,
+    /// A database of the world's addresses.
+    pub(crate) geo_database: Option<PathBuf>,
+    /// Keys that may transfer zones.
+    pub(crate) transfer_keys: Vec<landfall_dns::Key>,
     /// Where it tells about itself.
     pub(crate) admin: Option<SocketAddr>,
     /// Where clients reach it.

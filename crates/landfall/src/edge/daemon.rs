@@ -16,7 +16,7 @@ use super::options::DaemonOptions;
 use super::own::Access;
 use super::trust::Trust;
 use super::voice::Voice;
-use super::{admin, session};
+use super::{admin, keys, session};
 use crate::hub::stop_signals;
 use crate::say::say;
 
@@ -133,6 +133,8 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         dns: options.dns_listen.iter().map(|listen| listen.0).collect(),
         dns_threads: 0,
         inside: options.inside.clone(),
+        geo_database: options.geo_database.clone(),
+        transfer_keys: options.transfer_key_file.as_deref().map(keys::read).transpose()?.unwrap_or_default(),
         admin: options.admin_listen.map(|listen| listen.0),
         addresses: options.advertise.iter().map(address).collect(),
         peer_address: options.peer_address.clone(),

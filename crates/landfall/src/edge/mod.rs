@@ -16,6 +16,7 @@ pub(crate) mod core;
 pub(crate) mod daemon;
 mod failover;
 mod identity;
+mod keys;
 mod manifests;
 pub(crate) mod options;
 pub(crate) mod own;

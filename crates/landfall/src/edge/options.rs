@@ -72,6 +72,14 @@ pub(crate) struct DaemonOptions {
     #[arg(long, value_delimiter = ',', value_name = "CIDR")]
     pub(crate) inside: Vec<String>,
 
+    /// A database of the world's addresses in MaxMind's format: clients that no prefix names stand where it says.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) geo_database: Option<PathBuf>,
+
+    /// Keys with which other servers may transfer the zones: lines of [hmac-sha256:]NAME:SECRET, as `dig -y` takes them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) transfer_key_file: Option<PathBuf>,
+
     /// Tell about itself here: /healthz, /readyz, /metrics, /plans and /votes, over HTTP and to everybody who asks.
     #[arg(long, value_name = "[ADDR]:PORT")]
     pub(crate) admin_listen: Option<Listen>,

@@ -55,6 +55,8 @@ impl Voice {
             cluster: Some(edge.cluster.clone()),
             inside: edge.inside.clone(),
             nsid: Some(edge.name.clone()),
+            keys: edge.transfer_keys.clone(),
+            world: edge.geo_database.clone(),
             ..Config::default()
         };
         let server =

@@ -138,6 +138,8 @@ fn config(home: &Home, site: &Site, token: &str, road: &Arc<dyn Road>) -> Config
         dns: vec![at(DNS_PORT)],
         dns_threads: 1,
         inside: vec![site.block().to_string()],
+        geo_database: None,
+        transfer_keys: Vec::new(),
         admin: Some(at(ADMIN_PORT)),
         addresses: vec![Address { ip: Some(own.to_string()), hostname: None }],
         peer_address: Some(format!("{own}:{PEER_PORT}")),
