@@ -232,3 +232,71 @@ fn counted(bytes: &[u8]) -> bool {
     let count = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     matches!((count(6), count(8)), (Some(answers), Some(authorities)) if answers.checked_add(authorities).is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use hickory_proto::op::{MessageType, OpCode, ResponseCode};
+    use hickory_proto::rr::Name;
+    use hickory_proto::rr::rdata::tsig::TsigAlgorithm;
+
+    use super::*;
+
+    fn key(secret: &[u8]) -> TSigner {
+        TSigner::new(secret.to_vec(), TsigAlgorithm::HmacSha256, Name::from_ascii("landfall.").unwrap(), 300)
+            .unwrap()
+    }
+
+    /// An answer, and who waits for it.
+    fn asked(code: ResponseCode) -> (Message, Check) {
+        let question = Message::query();
+        let mut answer = Message::new(question.metadata.id, MessageType::Response, OpCode::Update);
+        answer.metadata.response_code = code;
+        let (_, check) = sign(question, Some(&key(b"ours"))).unwrap();
+        (answer, check)
+    }
+
+    #[test]
+    fn what_is_not_signed_changes_nothing() {
+        let (answer, mut check) = asked(ResponseCode::NoError);
+        let fault = check.look(&answer.to_vec().unwrap()).unwrap_err();
+        assert_eq!(fault.reason(), "WrongKey");
+        let (answer, mut check) = asked(ResponseCode::Refused);
+        assert!(check.look(&answer.to_vec().unwrap()).is_ok(), "a refusal need not be signed");
+    }
+
+    #[test]
+    fn another_ones_signature_is_refused() {
+        let (answer, mut check) = asked(ResponseCode::NoError);
+        let (bytes, _) = sign(answer, Some(&key(b"theirs"))).unwrap();
+        assert_eq!(check.look(&bytes).unwrap_err().reason(), "WrongKey");
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange() {
+        let (answer, mut check) = asked(ResponseCode::NoError);
+        let (bytes, _) = sign(answer, Some(&key(b"ours"))).unwrap();
+        for end in 0..bytes.len() {
+            assert!(check.look(&bytes[..end]).is_err(), "{end} bytes");
+        }
+        for at in 2..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 0xff;
+            // Whatever it is taken for, it is not taken for success.
+            let success = |answer: Message| answer.metadata.response_code == ResponseCode::NoError;
+            assert!(!check.look(&other).is_ok_and(success), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_server_has_a_port() {
+        for (server, want) in [
+            ("ns.example.com", "ns.example.com:53"),
+            ("ns.example.com:5353", "ns.example.com:5353"),
+            ("192.0.2.1", "192.0.2.1:53"),
+            ("2001:db8::1", "[2001:db8::1]:53"),
+            ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
+        ] {
+            assert_eq!(with_port(server), want);
+        }
+    }
+}
