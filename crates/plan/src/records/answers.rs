@@ -224,6 +224,10 @@ fn target<'a>(places: &Places, cluster: &'a PlanCluster, resolved: &'a Resolved)
     if local.is_empty() {
         local = distinct(of_pods());
     }
+    if local.is_empty() {
+        // Clients inside go the way of those outside; they were told nothing at all.
+        local.clone_from(&addresses);
+    }
     let member = places.member(&cluster.name);
     let reachable = !addresses.is_empty() || hostname.is_some() || !local.is_empty();
     reachable.then_some(Target { cluster, member, addresses, hostname, local, pods })
