@@ -1,6 +1,4 @@
-//! What a hundred thousand names weigh, and how long one change takes among them.
-
-use std::time::{Duration, Instant};
+//! What a hundred thousand names weigh, and that one change among them changes one.
 
 use landfall_dns::Responder;
 use landfall_plan::records::Resolved;
@@ -25,13 +23,10 @@ fn a_hundred_thousand_services() {
     assert_eq!(responder.services(), NAMES);
     assert!(weight < MEGABYTES_MAX, "{weight:.0} MB");
     plan.clusters[0].verdict.up = false;
-    let began = Instant::now();
     responder.change([("my-namespace", "service-77777", Some(&plan))]);
-    let took = began.elapsed();
     let name = |n: usize| question(&format!("service-{n}.my-namespace.my-federation.my-domain.com"), 1);
     let said = |n| say(&ask(&responder, "198.51.100.1", &name(n)).unwrap());
     assert!(!said(77_777).contains("104.197.117.10") && said(77_778).contains("104.197.117.10"));
-    assert!(took < Duration::from_millis(50), "one change took {took:?}");
 }
 
 fn resident_mb() -> f64 {
