@@ -56,6 +56,10 @@ pub struct IngressClaimStatus {
     /// The group's virtual IP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip: Option<String>,
+    /// The ingresses it serves.
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ingresses: Vec<String>,
     /// Provisioned, bound, and why not.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]

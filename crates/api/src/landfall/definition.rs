@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::{
-    Cluster, DNSZone, Edge, GROUP, IngressClaim, IngressReplicaSet, IngressVIPRange, MultiClusterIngress,
-    MultiClusterService, TrafficPlan, TrafficPolicy, VERSION, structural,
+    Cluster, DNSZone, Edge, GKE_GROUP, GKE_VERSION, GROUP, GroupPlan, IngressClaim, IngressReplicaSet,
+    IngressVIPRange, MultiClusterIngress, MultiClusterService, RoutePlan, TrafficPlan, TrafficPolicy,
+    VERSION, structural,
 };
 
 /// A printed column: heading, type, JSONPath, whether it is shown with `-o wide` only.
@@ -69,6 +70,19 @@ const ROWS: &[Row] = &[
             ("Version", "string", ".status.version", false),
             ("Node", "string", ".spec.node", true),
             ("Last Seen", "date", ".status.heartbeatTime", true),
+            AGE,
+        ],
+    },
+    Row {
+        kind: "GroupPlan",
+        plural: "groupplans",
+        short: &["gplan"],
+        namespaced: false,
+        schema: schema::<GroupPlan>,
+        columns: &[
+            ("VIPs", "string", ".spec.members[*].vips[*]", false),
+            ("Edges", "string", ".spec.members[*].edges[*].name", true),
+            ("Revision", "integer", ".spec.revision", false),
             AGE,
         ],
     },
@@ -142,6 +156,19 @@ const ROWS: &[Row] = &[
         ],
     },
     Row {
+        kind: "RoutePlan",
+        plural: "routeplans",
+        short: &["rplan"],
+        namespaced: true,
+        schema: schema::<RoutePlan>,
+        columns: &[
+            ("Kind", "string", ".spec.sourceRef.kind", false),
+            ("Source", "string", ".spec.sourceRef.name", false),
+            ("Revision", "integer", ".spec.revision", false),
+            AGE,
+        ],
+    },
+    Row {
         kind: "TrafficPlan",
         plural: "trafficplans",
         short: &["tplan"],
@@ -150,8 +177,8 @@ const ROWS: &[Row] = &[
         columns: &[
             ("Service", "string", ".spec.targetRef.name", false),
             ("Revision", "integer", ".spec.revision", false),
-            ("Clusters", "string", ".spec.clusters[*].name", false),
-            ("Edges", "integer", ".status.edgesCurrent", true),
+            ("Up", "string", ".status.up", false),
+            ("Clusters", "string", ".status.clusters", false),
             AGE,
         ],
     },
@@ -170,14 +197,28 @@ const ROWS: &[Row] = &[
     },
 ];
 
+/// Kinds that are served in a second group too, so that manifests written for it need no change.
+const ALSO_GKE: &[&str] = &["MultiClusterIngress", "MultiClusterService"];
+
 /// The CustomResourceDefinitions of our kinds, sorted by name.
 pub fn definitions() -> Vec<Value> {
-    ROWS.iter().map(definition).collect()
+    let own = ROWS.iter().map(|row| definition(row, GROUP, VERSION));
+    let also = ROWS.iter().filter(|row| ALSO_GKE.contains(&row.kind));
+    let also = also.map(|row| definition(row, GKE_GROUP, GKE_VERSION));
+    let mut all: Vec<Value> = own.chain(also).collect();
+    all.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
+    all
 }
 
-fn definition(row: &Row) -> Value {
+fn definition(row: &Row, group: &str, version: &str) -> Value {
     let columns: Vec<Value> = row.columns.iter().map(column).collect();
+    // One that two kinds have would be a riddle.
+    let short = if group == GROUP { row.short } else { &[] };
     let mut subresources = json!({"status": {}});
+    if row.kind == "TrafficPlan" {
+        // Only the hub writes it, and all of it at once.
+        subresources = json!({});
+    }
     if row.kind == "IngressReplicaSet" {
         subresources["scale"] = json!({
             "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
@@ -187,16 +228,16 @@ fn definition(row: &Row) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{GROUP}", row.plural)},
+        "metadata": {"name": format!("{}.{group}", row.plural)},
         "spec": {
-            "group": GROUP,
+            "group": group,
             "names": {
                 "kind": row.kind, "listKind": format!("{}List", row.kind), "plural": row.plural,
-                "singular": row.kind.to_ascii_lowercase(), "shortNames": row.short, "categories": ["landfall"],
+                "singular": row.kind.to_ascii_lowercase(), "shortNames": short, "categories": ["landfall"],
             },
             "scope": if row.namespaced { "Namespaced" } else { "Cluster" },
             "versions": [{
-                "name": VERSION, "served": true, "storage": true,
+                "name": version, "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": (row.schema)()},
                 "subresources": subresources,
                 "additionalPrinterColumns": columns,

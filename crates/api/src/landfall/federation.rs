@@ -57,6 +57,9 @@ pub struct PlanMember {
 pub struct PlanEdge {
     /// The edge.
     pub name: String,
+    /// The uid of its `Edge`, which its certificate carries: one of the same name that was there before is another.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
     /// The member it stands in.
     pub cluster: String,
     /// Where clients reach it.
@@ -65,6 +68,12 @@ pub struct PlanEdge {
     /// Where other edges reach it, as `host:port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_address: Option<String>,
+    /// It carries what clients send to its addresses, as Ingresses say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub carries: bool,
+    /// Other edges may come in at its peer address with what they carry for its member.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub linked: bool,
     /// Whether it has spoken lately: only then it votes.
     pub alive: bool,
 }

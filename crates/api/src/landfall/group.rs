@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,18 +36,57 @@ pub struct IngressReplicaSetSpec {
     /// The virtual IP it asks for; one is allocated when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip: Option<String>,
+    /// The virtual IPs it asks for where it runs in several members.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster", "address"]))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vips: Vec<WantedVip>,
     /// The range the address comes from; any when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip_range: Option<String>,
+    /// Which addresses it gets in every member: one of each of these; one of whichever family there is when empty.
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ip_families: Vec<IpFamily>,
     /// The network interface that holds the address; found when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// Its edges tell each other who holds the addresses one by one, for links that carry no multicast; else they tell the
+    /// whole link.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unicast: bool,
     /// What the group can carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<GroupCapacity>,
+    /// Ingresses are moved to other groups when so much of what it can carry, in percent, is used.
+    #[schemars(range(min = 1, max = 1000), extend("x-default" = 95))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overload_percent: Option<i32>,
     /// What each edge may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
+}
+
+/// A virtual IP that is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["cluster", "address"]))]
+pub struct WantedVip {
+    /// The member.
+    pub cluster: String,
+    /// The address.
+    pub address: String,
+}
+
+/// A family of addresses.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum IpFamily {
+    /// 32 bits.
+    #[default]
+    IPv4,
+    /// 128 bits.
+    IPv6,
 }
 
 /// What a group can carry.
@@ -75,15 +114,19 @@ pub struct GroupCapacity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressReplicaSetStatus {
-    /// Its virtual IP.
+    /// Its virtual IP; the first where it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip: Option<String>,
-    /// Who holds the address now.
+    /// Who holds that address now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<VipHolder>,
-    /// How often the address moved.
+    /// How often its addresses moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transitions: Option<i64>,
+    /// All its virtual IPs. What stands here is given out, and stays the group's own for as long as it is there.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["address"]))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vips: Vec<GroupVip>,
     /// Edges there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -108,6 +151,29 @@ pub struct IngressReplicaSetStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// A virtual IP of a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["address", "cluster"]))]
+pub struct GroupVip {
+    /// The address.
+    pub address: String,
+    /// The member whose nodes hold it.
+    pub cluster: String,
+    /// The range it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<String>,
+    /// The number, from 1 to 255, that tells the group from others on the same link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_id: Option<i32>,
+    /// Who holds it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<VipHolder>,
+    /// How often it moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transitions: Option<i64>,
+}
+
 /// Who holds a virtual IP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -120,7 +186,7 @@ pub struct VipHolder {
     pub node: Option<String>,
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
+    pub since: Option<MicroTime>,
 }
 
 object! {
@@ -174,4 +240,7 @@ pub struct VipAllocation {
     pub vip: String,
     /// The group that has it.
     pub ingress_replica_set: String,
+    /// The member it is for.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
 }

@@ -182,6 +182,9 @@ pub struct FixedResponseAction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MultiClusterIngressStatus {
+    /// The first of the addresses.
+    #[serde(rename = "VIP", skip_serializing_if = "Option::is_none")]
+    pub vip: Option<String>,
     /// Where it is served.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,

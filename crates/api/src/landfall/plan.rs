@@ -1,13 +1,15 @@
 //! `TrafficPlan`: what the hub decided about one service; the edges follow it.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::object::object;
 use super::{
-    Address, Coordinates, DnsAnswer, HealthCheck, ObjectReference, PlanFederation, SessionAffinity,
-    WhenAllDown,
+    Address, Balance, Coordinates, DnsAnswer, EndpointCapacity, HealthCheck, ObjectReference, Outlier,
+    PlanFederation, Retries, SessionAffinity, Timeouts, TrafficLimits, WhenAllDown,
 };
 
 object! {
@@ -55,9 +57,43 @@ pub struct TrafficPlanSpec {
     /// How its endpoints are probed; a TCP connection to the first port when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
+    /// Which of a member's endpoints takes a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Balance>,
+    /// What edges never exceed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TrafficLimits>,
+    /// When an endpoint is left out because of what it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outlier: Option<Outlier>,
+    /// When requests are tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
+    /// How long things may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<Timeouts>,
+    /// What one endpoint can carry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint_capacity: Option<EndpointCapacity>,
+    /// Requests that go to some members whatever the fractions are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<PlanCanary>,
     /// What every edge must know of the federation; only in the plan [`FEDERATION_PLAN`](super::FEDERATION_PLAN).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub federation: Option<PlanFederation>,
+}
+
+/// Requests with these headers go to these members, if one of them is up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["clusters"]))]
+pub struct PlanCanary {
+    /// The members.
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub clusters: Vec<String>,
+    /// The headers; all of them must be there with just these values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
 }
 
 /// A port of the service.
@@ -73,6 +109,9 @@ pub struct PlanPort {
     /// `TCP` or `UDP`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub protocol: String,
+    /// What is spoken, as the service's `appProtocol` says.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub app_protocol: String,
     /// The same on every node of every member, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_port: Option<i32>,
@@ -209,17 +248,17 @@ pub struct PlanChoice {
     pub reason: String,
 }
 
-/// How far the decision has come.
+/// The decision in few words, for whoever looks at it. It is written together with it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TrafficPlanStatus {
-    /// Edges that follow this revision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub edges_current: Option<i32>,
-    /// Edges that should.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub edges_total: Option<i32>,
-    /// Current, and why not.
+    /// Members that are up and take clients, of those that serve it, such as `2/3`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub up: String,
+    /// The members, and what is with those that are not up.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub clusters: String,
+    /// Serving, and why not.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -46,6 +46,12 @@ pub struct TrafficPolicySpec {
     /// Whether a client stays where it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_affinity: Option<SessionAffinity>,
+    /// Which of a member's endpoints takes a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Balance>,
+    /// What edges never exceed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TrafficLimits>,
     /// When an endpoint is left out because of what it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier: Option<Outlier>,
@@ -189,6 +195,56 @@ pub enum AffinityMode {
     ClientIp,
     /// A cookie.
     Cookie,
+}
+
+/// Which of a member's endpoints takes a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Balance {
+    /// How it is chosen.
+    #[schemars(extend("x-default" = "LeastRequests"))]
+    pub mode: BalanceMode,
+    /// By what a request is told apart from others, where it is chosen by a ring.
+    #[schemars(extend("x-default" = "ClientIP"))]
+    pub hash_on: HashOn,
+    /// The header's or the cookie's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// How an endpoint is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BalanceMode {
+    /// The less busy of two.
+    #[default]
+    LeastRequests,
+    /// The same for the same, on a ring: when endpoints come and go, few others are moved.
+    RingHash,
+}
+
+/// By what a request is told apart from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum HashOn {
+    /// The client's address.
+    #[default]
+    #[serde(rename = "ClientIP")]
+    ClientIp,
+    /// A header; requests without it go to the less busy of two.
+    Header,
+    /// A cookie; requests without it go to the less busy of two.
+    Cookie,
+    /// The path.
+    Path,
+}
+
+/// What edges never exceed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TrafficLimits {
+    /// Requests that each edge has in flight at one member: more go to the next, or are refused with 503.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_concurrency: Option<i32>,
 }
 
 /// When an endpoint is left out because of what it answers.

@@ -72,4 +72,7 @@ pub struct Load {
     /// Median time to answer, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<f64>,
+    /// How much of their capacity the endpoints use, by their own word (ORCA): 1 is all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
 }
