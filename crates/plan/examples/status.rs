@@ -34,7 +34,12 @@ fn main() {
 }
 
 fn add_up(hub: &Value, shards: &[Shard<'_>]) -> Value {
-    let federated =
-        Federated { kind: "Deployment", object: hub, hostname: None, now: "2026-01-01T00:00:00Z" };
+    let federated = Federated {
+        kind: "Deployment",
+        object: hub,
+        hostname: None,
+        edges: &[],
+        now: "2026-01-01T00:00:00Z",
+    };
     aggregate(&federated, shards).unwrap_or_default()
 }

@@ -37,8 +37,9 @@ fn main() {
     let (ballots, isolated) = (Ballots::default(), BTreeSet::new());
     let court = Court { roster: &roster, ballots: &ballots, isolated: &isolated };
     measure("1,000 verdicts, 2,000 edges", || {
-        let case =
-            |target: &String| verdict(&Case { target, previous: None, witness: Witness::Silent }, &court, 0);
+        let case = |target: &String| {
+            verdict(&Case { target, previous: None, witness: Witness::Silent, unseen: false }, &court, 0)
+        };
         targets.iter().map(case).collect::<Vec<_>>()
     });
 }

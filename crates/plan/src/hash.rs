@@ -22,8 +22,15 @@ pub(crate) fn texts(parts: &[&str]) -> u64 {
     mix(hash.0)
 }
 
+/// A hash of bytes, stirred well.
+pub fn bytes(bytes: &[u8]) -> u64 {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    hash.bytes(bytes);
+    mix(hash.0)
+}
+
 /// Stirs a number so that every bit of it sways every bit of the result (the finaliser of SplitMix64).
-pub(crate) fn mix(number: u64) -> u64 {
+pub fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)

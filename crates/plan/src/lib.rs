@@ -13,13 +13,19 @@
 //!   edges' votes ─► quorum   verdicts: up or down, by the majority
 //!   round trips, places ─► proximity   who is near to whom
 //!   verdicts, capacity, load, nearness ─► traffic   who goes where, and how much
+//!   traffic plans ─► choose   where one request goes
 //!   traffic plans ─► records   what names are answered with ─► publish   what other DNS servers are told
+//!   Ingresses, MultiClusterIngresses, load balancers ─► routes   what edges carry: hosts, paths, certificates, ports
+//!   groups of edges, IngressVIPRanges ─► vips   who has which address
+//!   IngressClaims ─► claims   which groups are made, taken, disposed of
+//!   Ingresses, groups, load ─► binding   which groups carry which Ingress
 //!   shards' status ─► status   the federated object's own: honest sums
 //!   decisions ─► truth   what each cluster has, in words
 //! ```
 //!
 //! Reading order: [`reason`], [`membership`], [`placement`], [`replicas`], [`autoscale`], [`overrides`], [`rollout`],
-//! [`propagation`], [`status`], [`truth`]; then [`quorum`], [`proximity`], [`traffic`], [`records`], [`publish`].
+//! [`propagation`], [`status`], [`truth`], [`drain`]; then [`quorum`], [`proximity`], [`traffic`], [`routes`], [`choose`],
+//! [`records`], [`publish`]; [`vips`], [`claims`], [`binding`].
 //!
 //! Every decision carries a [`Reason`] that `kubectl describe` can print. Times are milliseconds since the Unix
 //! epoch and end in `_ms`; where waiting is part of the decision, it says when to look again.
@@ -29,6 +35,11 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod autoscale;
+pub mod binding;
+pub mod choose;
+pub mod claims;
+pub mod drain;
+pub mod guard;
 pub mod hash;
 pub mod membership;
 pub mod nodeports;
@@ -42,9 +53,11 @@ pub mod reason;
 pub mod records;
 pub mod replicas;
 pub mod rollout;
+pub mod routes;
 pub mod status;
 pub mod traffic;
 pub mod truth;
+pub mod vips;
 
 pub use reason::Reason;
 

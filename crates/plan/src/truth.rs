@@ -87,7 +87,7 @@ impl State {
             Step::Apply | Step::Adopt => Self::Pending,
             Step::Delete { .. } | Step::Orphan => Self::Leaving,
             Step::Owe(_) => Self::Owed,
-            Step::Wait if matches!(reason.code, "Refused" | "Conflict") => Self::Failed,
+            Step::Wait if matches!(reason.code, "Refused" | "Conflict" | "Contested") => Self::Failed,
             Step::Wait => Self::Pending,
         }
     }

@@ -128,7 +128,10 @@ fn judge(wish: &Wish, member: &Member, others: bool) -> (Verdict, Reason) {
         return (if busy { Verdict::Evict } else { leave(member) }, reason);
     }
     if member.unserved {
-        return (Verdict::Skip, Reason::new("NotServed", "its API does not serve this kind"));
+        return (
+            Verdict::Skip,
+            Reason::new("NotServed", "its API does not serve this kind, or not to the hub"),
+        );
     }
     if has {
         let reason = if member.draining {

@@ -10,6 +10,7 @@
 //! never does a member that does not answer hold up a deletion: what it is owed is remembered.
 
 mod drift;
+mod heals;
 mod shard;
 
 use serde_json::Value;
@@ -18,6 +19,7 @@ use crate::placement::Verdict;
 use crate::reason::Reason;
 
 pub use drift::drift;
+pub use heals::Heals;
 pub use shard::{
     FEDERATION_LABEL, HASH_ANNOTATION, Mark, ORIGIN_ANNOTATION, Origin, build, mark, read_mark, strip,
 };
@@ -76,6 +78,8 @@ pub struct Memory {
     pub residue: Vec<String>,
     /// What the member refused, and until when not to try again.
     pub refused: Option<Refused>,
+    /// How often it had to be put right lately.
+    pub heals: Heals,
 }
 
 /// A write that a member refused.
@@ -87,6 +91,8 @@ pub struct Refused {
     pub message: String,
     /// It was not refused for what it is: the member was busy, or not reached.
     pub transient: bool,
+    /// Since when nothing that was tried has worked.
+    pub since_ms: i64,
     /// When to try again.
     pub retry_ms: i64,
 }
@@ -158,6 +164,11 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// Whether it undoes what somebody in the member did.
+    pub fn heals(&self) -> bool {
+        self.step == Step::Apply && matches!(self.reason.code, "Vanished" | "Unmarked" | "Drifted")
+    }
+
     /// Whether this member no longer holds up the deletion of the federated object.
     pub fn lets_go(&self) -> bool {
         match self.step {
@@ -268,12 +279,10 @@ fn present(case: &Case<'_>, hash: u64, observed: &Observed) -> Decision {
         return Decision { step: Step::Wait, reason, look_again_ms: Some(refused.retry_ms) };
     }
     let Observed::Found(found) = observed else {
-        let again = case.memory.uid.is_some();
-        return now(
-            Step::Apply,
-            "Missing",
-            if again { "the shard is gone: it is made again" } else { "the shard is made" },
-        );
+        if case.memory.uid.is_none() {
+            return now(Step::Apply, "Missing", "the shard is made");
+        }
+        return heal(case, "Vanished", "it is deleted", "the shard is gone: it is made again".to_owned());
     };
     if found.deleting {
         return now(Step::Wait, "Terminating", "an object of that name is still being deleted there");
@@ -283,7 +292,8 @@ fn present(case: &Case<'_>, hash: u64, observed: &Observed) -> Decision {
             now(Step::Wait, "Conflict", format!("it belongs to the federation {:?}", mark.federation))
         }
         None if case.memory.uid.as_ref() == Some(&found.uid) => {
-            now(Step::Apply, "Unmarked", "our marks were taken off: they are put back")
+            let why = "our marks were taken off: they are put back".to_owned();
+            heal(case, "Unmarked", "our marks are taken off", why)
         }
         None if !case.adopt => {
             now(Step::Wait, "Conflict", "an object of that name is there and may not be adopted")
@@ -301,8 +311,25 @@ fn present(case: &Case<'_>, hash: u64, observed: &Observed) -> Decision {
                 format!("the shard is as it should be; the member writes {paths} in its own way"),
             )
         }
-        Some(_) => now(Step::Apply, "Drifted", format!("changed in the member: {}", found.drift.join(", "))),
+        Some(_) => {
+            let paths = found.drift.join(", ");
+            heal(case, "Drifted", &format!("{paths} is changed"), format!("changed in the member: {paths}"))
+        }
     }
+}
+
+/// Puts right what somebody in the member changed; with more and more patience when it is done again and again.
+fn heal(case: &Case<'_>, code: &'static str, what: &str, why: String) -> Decision {
+    let until_ms = case.memory.heals.rest_until_ms();
+    if until_ms <= case.now_ms {
+        return now(Step::Apply, code, why);
+    }
+    let by = match &case.memory.heals.by {
+        Some(manager) => format!(" (last by {manager:?})"),
+        None => String::new(),
+    };
+    let told = format!("{what} in the member again and again{by}; it is put right less and less often");
+    Decision { step: Step::Wait, reason: Reason::new("Contested", told), look_again_ms: Some(until_ms) }
 }
 
 fn absent(case: &Case<'_>, found: &Found) -> Decision {

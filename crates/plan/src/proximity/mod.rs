@@ -169,10 +169,14 @@ impl Atlas {
             Vantage::Region(name) => hash::texts(&["region", name]),
             Vantage::Nowhere => 0,
         };
+        let region = matches!(view.vantage, Vantage::Region(_));
         let mut order: Vec<(f64, u64, u32)> = (0..)
             .zip(&self.members)
             .map(|(at, (name, _))| {
-                let far = self.distance(view, at as usize).milliseconds();
+                let distance = self.distance(view, at as usize);
+                // Who stands in a region is never led out of it by what its members measured to their neighbours.
+                let inside = region && matches!(distance, Distance::Region);
+                let far = if inside { -1.0 } else { distance.milliseconds() };
                 (far, hash::mix(salt ^ hash::texts(&[name])), at)
             })
             .collect();

@@ -15,6 +15,9 @@
 //!
 //!   With two clusters of one edge each that is how one of them is found dead: its edge has lapsed, the other edge says down,
 //!   and the hub does not reach it: two of three. An edge that merely stopped takes nothing with it.
+//! - A target that nobody outside its cluster can see, because it has no address there and no edge of its cluster lets others in, is
+//!   its own edges' affair: the majority of those decides. When they are silent, and the hub does not reach the member either,
+//!   it is down. Nobody else is sent there anyway.
 //! - Down at once, up again no sooner than [`HOLD_MS`] after it went down: edges have counted probes already, so this is
 //!   only against what flaps more slowly.
 //!
@@ -86,6 +89,8 @@ pub struct Case<'a> {
     pub previous: Option<&'a Verdict>,
     /// What the hub's own probe says about the target's member.
     pub witness: Witness,
+    /// Nobody outside its cluster can see it, see [`Roster::sees`].
+    pub unseen: bool,
 }
 
 /// A verdict, and what comes of it.
@@ -115,6 +120,10 @@ pub fn verdict(case: &Case<'_>, court: &Court<'_>, now_ms: i64) -> Ruling {
     let tally = Tally::count(case, court);
     let was_up = case.previous.is_none_or(|verdict| verdict.up);
     let (mut up, mut reason) = match tally.majority() {
+        None if case.unseen && tally.voters == 0 && case.witness == Witness::Offline => {
+            let why = "no edge there is heard, and the hub sees that its API does not answer";
+            (false, Reason::new("Silent", why))
+        }
         None => (was_up, tally.undecided()),
         Some(up) => match heard(up, case, court, &tally) {
             Ok(reason) => (up, reason),
@@ -161,6 +170,9 @@ fn heard(up: bool, case: &Case<'_>, court: &Court<'_>, tally: &Tally) -> Result<
     let (code, word) = if up { ("MajorityUp", "up") } else { ("MajorityDown", "down") };
     let count = if up { tally.up } else { tally.down };
     let told = format!("{count} of {} edges say {word}", tally.voters);
+    if case.unseen {
+        return Ok(Reason::new(code, format!("{told}; those of others cannot see it")));
+    }
     if live * 2 > seats {
         return Ok(Reason::new(code, told));
     }
@@ -196,7 +208,9 @@ struct Tally {
 
 impl Tally {
     fn count(case: &Case<'_>, court: &Court<'_>) -> Self {
-        let mut voters = court.roster.voters(case.target);
+        let roster = court.roster;
+        let mut voters =
+            if case.unseen { roster.own_voters(case.target) } else { roster.voters(case.target) };
         voters.sort_unstable();
         let mut tally =
             Self { voters: voters.len(), up: 0, down: 0, votes: Vec::new(), isolated: Vec::new() };

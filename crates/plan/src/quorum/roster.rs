@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use landfall_api::landfall::PlanEdge;
+use landfall_api::landfall::{PlanCluster, PlanEdge};
 
+use super::target_cluster;
 use crate::hash;
 
 /// So many edges probe a target and vote on it: probes grow with neither edges nor routes.
@@ -23,6 +24,8 @@ struct Seat {
     cluster: String,
     /// Those that have spoken lately, in order of their names, with the hashes of these.
     alive: Vec<(String, u64)>,
+    /// Others can look at its services through one of its edges, whether that is silent now or not.
+    linked: bool,
 }
 
 impl Roster {
@@ -39,7 +42,8 @@ impl Roster {
             roster.seat_of.extend(edges.iter().map(|edge| (edge.name.clone(), at)));
             let alive = edges.iter().filter(|edge| edge.alive);
             let alive = alive.map(|edge| (edge.name.clone(), hash::texts(&[&edge.name]))).collect();
-            roster.seats.push(Seat { cluster: cluster.to_owned(), alive });
+            let linked = edges.iter().any(|edge| edge.linked && edge.peer_address.is_some());
+            roster.seats.push(Seat { cluster: cluster.to_owned(), alive, linked });
         }
         roster
     }
@@ -57,6 +61,31 @@ impl Roster {
     /// How many clusters have an edge that has spoken lately, and how many have edges at all.
     pub fn seats(&self) -> (usize, usize) {
         (self.seats.iter().filter(|seat| !seat.alive.is_empty()).count(), self.seats.len())
+    }
+
+    /// Whether the edges of other clusters can see a service there: at its addresses, or through an edge.
+    pub fn sees(&self, cluster: &PlanCluster) -> bool {
+        !cluster.addresses.is_empty() || self.seat(&cluster.name).is_some_and(|seat| seat.linked)
+    }
+
+    /// The edges that vote on a target which nobody else can see: at most [`VOTERS_MAX`] of its own cluster that are alive.
+    pub fn own_voters(&self, target: &str) -> Vec<&str> {
+        let seat = target_cluster(target).and_then(|cluster| self.seat(cluster));
+        let target = hash::texts(&[target]);
+        let mut best: Vec<Ranked<'_>> = Vec::new();
+        seat.into_iter()
+            .flat_map(|seat| &seat.alive)
+            .for_each(|edge| keep_best(&mut best, Some(ranked(target, edge))));
+        best.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// The edges that vote on a service in a cluster.
+    pub fn voters_on(&self, target: &str, cluster: &PlanCluster) -> Vec<&str> {
+        if self.sees(cluster) { self.voters(target) } else { self.own_voters(target) }
+    }
+
+    fn seat(&self, cluster: &str) -> Option<&Seat> {
+        self.seats.iter().find(|seat| seat.cluster == cluster)
     }
 
     /// The edges that vote on a target: at most [`VOTERS_MAX`] that are alive, of as many clusters as there are.

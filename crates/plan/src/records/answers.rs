@@ -1,8 +1,11 @@
 //! What a service's names are answered with: members that may be named, and their order for each vantage.
 //!
-//! Who may be named: members inside the fence with an address, of these the well ones; only if there are none, those without
-//! ready endpoints, then those that nothing new should go to, then, if the policy fails open, all. So an answer is never
-//! empty while something is well.
+//! Who may be named: members inside the fence with an address for whoever asks, of these the well ones; only if there are none,
+//! those without ready endpoints, then those that nothing new should go to, then, if the policy fails open, all. So an answer is
+//! never empty while something is well that the client could be sent to.
+//!
+//! Clients inside the edge's own member have an address there that nobody else has. So who may be named is decided twice: what
+//! is only reached inside does not keep others from an answer, nor the other way round.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -40,6 +43,17 @@ pub struct Target<'a> {
     pub local: Vec<IpAddr>,
     /// Its pods, where the service is headless: name and addresses.
     pub pods: Vec<(Cow<'a, str>, Vec<IpAddr>)>,
+    /// Whether clients elsewhere are told of it.
+    pub outside: bool,
+    /// Whether clients inside the edge's own member are.
+    pub inside: bool,
+}
+
+impl Target<'_> {
+    /// Whether a client is told of it: one `inside` the edge's own member, or elsewhere.
+    pub fn is_for(&self, inside: bool) -> bool {
+        if inside { self.inside } else { self.outside }
+    }
 }
 
 /// One member in an order.
@@ -106,16 +120,7 @@ pub struct Answers<'a> {
 impl<'a> Answers<'a> {
     /// The answers of one plan.
     pub fn new(scene: &Scene, plan: &'a TrafficPlanSpec, resolved: &'a Resolved) -> Self {
-        let mut left_out = Vec::new();
-        let (standing, chosen) = stand(plan, &mut left_out);
-        let mut targets = Vec::with_capacity(chosen.len());
-        for cluster in chosen {
-            match target(&scene.places, cluster, resolved) {
-                Some(target) => targets.push(target),
-                None => left_out.push((&cluster.name, Reason::new("NoAddress", "it has no address there"))),
-            }
-        }
-        let standing = if targets.is_empty() { Standing::Nothing } else { standing };
+        let (standing, targets, left_out) = stand(scene, plan, resolved);
         let (orders, by_slot) = orders(&scene.places, plan, &targets);
         let ttl = plan.dns_ttl_seconds.and_then(|ttl| u32::try_from(ttl).ok());
         let ttl_s = ttl.unwrap_or(TTL_DEFAULT_S).min(TTL_MAX_S);
@@ -139,11 +144,12 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// The order for clients that stand there, of targets in a scope; empty only if the scope has none.
-    pub fn view(&self, places: &Places, place: Place, scope: Scope) -> Vec<Choice> {
+    /// The order for clients that stand there, of targets in a scope that they are told of; empty only if the scope has none.
+    /// `inside`: in the edge's own member.
+    pub fn view(&self, places: &Places, place: Place, scope: Scope, inside: bool) -> Vec<Choice> {
         let within = |target: u16| {
             let target = self.targets.get(usize::from(target));
-            target.is_some_and(|target| Self::within(places, target.member, scope))
+            target.is_some_and(|target| target.is_for(inside) && Self::within(places, target.member, scope))
         };
         let order = self.order(places, place).iter().copied();
         let mut view: Vec<Choice> = order.filter(|choice| within(choice.target)).collect();
@@ -161,35 +167,91 @@ pub fn well(cluster: &PlanCluster) -> bool {
     cluster.verdict.up && !cluster.cordoned && cluster.endpoints > 0
 }
 
-/// Members inside the fence that can be named, by how well they are.
-fn stand<'a>(
-    plan: &'a TrafficPlanSpec,
-    left_out: &mut Vec<(&'a str, Reason)>,
-) -> (Standing, Vec<&'a PlanCluster>) {
-    let inside = |cluster: &PlanCluster| plan.fence.is_empty() || plan.fence.contains(&cluster.name);
-    let standing = |cluster: &PlanCluster| match () {
+/// Who may be named, how well they are, and who is left out.
+type Stood<'a> = (Standing, Vec<Target<'a>>, Vec<(&'a str, Reason)>);
+
+/// Finds out who may be named: to clients elsewhere, and to those inside the edge's own member.
+fn stand<'a>(scene: &Scene, plan: &'a TrafficPlanSpec, resolved: &'a Resolved) -> Stood<'a> {
+    let places = &scene.places;
+    let fenced = |cluster: &PlanCluster| plan.fence.is_empty() || plan.fence.contains(&cluster.name);
+    let mut all: Vec<Target<'a>> = Vec::with_capacity(plan.clusters.len());
+    let mut left_out = Vec::new();
+    for cluster in &plan.clusters {
+        if !fenced(cluster) {
+            left_out
+                .push((&*cluster.name, Reason::new("OutsideFence", "its traffic may not leave the fence")));
+            continue;
+        }
+        match target(places, cluster, resolved) {
+            Some(target) => all.push(target),
+            None => left_out.push((&*cluster.name, Reason::new("NoAddress", "it has no address there"))),
+        }
+    }
+    let own = |target: &Target<'_>| target.member.is_some() && target.member == places.own;
+    let named = |target: &Target<'_>| !target.addresses.is_empty() || target.hostname.is_some();
+    let elsewhere = |target: &Target<'_>| named(target).then(|| standing(target.cluster));
+    let within = |target: &Target<'_>| match own(target) {
+        true => (!target.local.is_empty() || named(target)).then(|| own_standing(plan, target.cluster)),
+        false => elsewhere(target),
+    };
+    let best = |of: &dyn Fn(&Target<'_>) -> Option<Standing>| {
+        let best = all.iter().filter_map(of).min().unwrap_or(Standing::Nothing);
+        let closed = best == Standing::DownButOpen && plan.when_all_down == WhenAllDown::Closed;
+        if closed { Standing::Nothing } else { best }
+    };
+    let (outside, inside) = (best(&elsewhere), best(&within));
+    let fit = |standing: Option<Standing>, best| {
+        best != Standing::Nothing && standing.is_some_and(|one| one <= best)
+    };
+    let mut targets = Vec::with_capacity(all.len());
+    for mut target in all {
+        target.outside = fit(elsewhere(&target), outside);
+        target.inside = fit(within(&target), inside);
+        if target.outside || target.inside {
+            targets.push(target);
+        } else {
+            left_out.push((&*target.cluster.name, unfit(target.cluster)));
+        }
+    }
+    (outside.min(inside), targets, left_out)
+}
+
+/// How well a member's shard is.
+fn standing(cluster: &PlanCluster) -> Standing {
+    match () {
         () if well(cluster) => Standing::Well,
         () if !cluster.verdict.up => Standing::DownButOpen,
         () if cluster.cordoned => Standing::Cordoned,
         () => Standing::NoEndpoints,
-    };
-    let within = || plan.clusters.iter().filter(|cluster| inside(cluster));
-    let best = within().map(standing).min().unwrap_or(Standing::Nothing);
-    let closed = best == Standing::DownButOpen && plan.when_all_down == WhenAllDown::Closed;
-    let best = if closed { Standing::Nothing } else { best };
-    for cluster in &plan.clusters {
-        let reason = match standing(cluster) {
-            _ if !inside(cluster) => Reason::new("OutsideFence", "its traffic may not leave the fence"),
-            standing if standing <= best && !closed => continue,
-            Standing::DownButOpen => Reason::new("Down", down(cluster)),
-            Standing::Cordoned => Reason::new("Cordoned", "nothing new goes there"),
-            Standing::NoEndpoints | Standing::Well | Standing::Nothing => {
-                Reason::new("NoEndpoints", "no endpoint is ready there")
-            }
-        };
-        left_out.push((&cluster.name, reason));
     }
-    (best, within().filter(|cluster| !closed && standing(cluster) <= best).collect())
+}
+
+/// How well the own member's shard is for its own clients: one that others do not reach, and its own edges see up, is in the plan
+/// for them.
+fn own_standing(plan: &TrafficPlanSpec, cluster: &PlanCluster) -> Standing {
+    let found = standing(cluster);
+    if found != Standing::DownButOpen {
+        return found;
+    }
+    let vantage = plan.vantages.iter().find(|vantage| vantage.cluster.as_deref() == Some(&cluster.name));
+    let choices = vantage.map(|vantage| vantage.choices.as_slice()).unwrap_or_default();
+    let up = |name: &str| plan.clusters.iter().any(|other| other.name == name && other.verdict.up);
+    // Where all are down, the plan may name them all.
+    let open = plan.when_all_down == WhenAllDown::Open && !choices.iter().any(|choice| up(&choice.cluster));
+    let planned = choices.iter().any(|choice| choice.cluster == cluster.name);
+    if planned && !open { Standing::Well } else { found }
+}
+
+/// Why a member is not named.
+fn unfit(cluster: &PlanCluster) -> Reason {
+    match standing(cluster) {
+        Standing::DownButOpen => Reason::new("Down", down(cluster)),
+        Standing::Cordoned => Reason::new("Cordoned", "nothing new goes there"),
+        Standing::NoEndpoints => Reason::new("NoEndpoints", "no endpoint is ready there"),
+        Standing::Well | Standing::Nothing => {
+            Reason::new("NoAddress", "it has no address that clients elsewhere could reach")
+        }
+    }
 }
 
 fn down(cluster: &PlanCluster) -> String {
@@ -230,7 +292,16 @@ fn target<'a>(places: &Places, cluster: &'a PlanCluster, resolved: &'a Resolved)
     }
     let member = places.member(&cluster.name);
     let reachable = !addresses.is_empty() || hostname.is_some() || !local.is_empty();
-    reachable.then_some(Target { cluster, member, addresses, hostname, local, pods })
+    reachable.then_some(Target {
+        cluster,
+        member,
+        addresses,
+        hostname,
+        local,
+        pods,
+        outside: false,
+        inside: false,
+    })
 }
 
 /// The name of a pod that has none: its address, as Kubernetes does it.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use landfall_api::landfall::{DnsAnswer, TrafficPlanSpec};
 
 use super::answers::{Answers, Choice, Resolved, Standing, Target, Why};
+use super::hosts::front;
 use super::names::{Located, Node, Scope};
 use super::places::Place;
 use super::sets::{Answer, above, answer};
@@ -65,7 +66,8 @@ pub struct Line {
     pub reason: Reason,
 }
 
-/// Explains what a name is answered with. `find` gives the plan of a service (namespace, name), `host` that of a host.
+/// Explains what a name is answered with. `find` gives the plan of a service (namespace, name), `host` that of a host, see
+/// [`super::hosts::owner`].
 pub fn explain<'a>(
     scene: &Scene,
     name: &str,
@@ -90,17 +92,21 @@ pub fn explain<'a>(
     let found = match located {
         Located::In { node: Node::Service { at: 0, scope }, .. } => {
             let namespace = labels.get(1).copied().unwrap_or_default();
-            find(namespace, labels[0]).map(|plan| (namespace, plan, scope))
+            find(namespace, labels[0]).map(|plan| (namespace, plan, Some(scope)))
         }
-        Located::Foreign | Located::In { .. } => {
-            host(&asked).map(|(namespace, plan)| (namespace, plan, Scope::All))
-        }
+        Located::Foreign | Located::In { .. } => None,
     };
+    let found = found.or_else(|| host(&asked).map(|(namespace, plan)| (namespace, plan, None)));
     let Some((namespace, plan, scope)) = found else {
         said.remarks.push(nothing(located).to_owned());
         return said;
     };
     said.service = Some(format!("{namespace}/{}", plan.target_ref.name));
+    let front = if scope.is_none() { front(plan) } else { None };
+    if scope.is_none() {
+        said.remarks.push(by_host(front.is_some()).to_owned());
+    }
+    let (plan, scope) = (front.as_ref().unwrap_or(plan), scope.unwrap_or(Scope::All));
     let answers = Answers::new(scene, plan, resolved);
     said.ttl_s = answers.ttl_s;
     said.left_out = answers.left_out.iter().map(|(name, why)| ((*name).to_owned(), why.clone())).collect();
@@ -137,7 +143,7 @@ fn climb(
                 };
             }
             Answer::Cname(to) => {
-                let choices = answers.view(&scene.places, from.place, scope);
+                let choices = answers.view(&scene.places, from.place, scope, from.inside);
                 let first =
                     choices.first().and_then(|c| Some((c, answers.targets.get(usize::from(c.target))?)));
                 if let Some((choice, target)) = first {
@@ -146,7 +152,7 @@ fn climb(
                 return;
             }
             Answer::Addresses(list) => {
-                let choices = answers.view(&scene.places, from.place, scope);
+                let choices = answers.view(&scene.places, from.place, scope, from.inside);
                 for (number, ip) in list {
                     let choice = choices.iter().find(|choice| choice.target == number);
                     let target = answers.targets.get(usize::from(number));
@@ -228,6 +234,14 @@ fn nothing(located: Located) -> &'static str {
         Located::Foreign => "no zone of ours has this name, and no plan has this host",
         Located::In { node: Node::Service { at: 0, .. }, .. } => "there is no plan for this service",
         Located::In { .. } => "the name is in a zone of ours, but no service has it",
+    }
+}
+
+fn by_host(carried: bool) -> &'static str {
+    if carried {
+        "it is a host of an Ingress: answered with where requests for it are taken"
+    } else {
+        "it is a host of an Ingress that has no address yet: answered with the addresses of the service"
     }
 }
 

@@ -4,13 +4,14 @@
 //!   PlanFederation ─► places     members, regions, zones; one slot for each vantage
 //!                  ─► prefixes   client address ─► vantage, and how wide that is true
 //!                  ─► names      host name ─► service, and how much of the federation it asks about
+//!   TrafficPlans ───► hosts      host of an Ingress ─► service, and where it is answered to be
 //!   TrafficPlan ────► answers    members that may be answered; their order for each vantage
 //!                       │
 //!                       ├─► sets       all record sets of a service, for zone transfers and other DNS servers
 //!                       └─► explain    one answer in words
 //! ```
 //!
-//! Reading order: [`places`], [`prefixes`], [`names`], [`answers`], [`sets`], [`explain`].
+//! Reading order: [`places`], [`prefixes`], [`names`], [`hosts`], [`answers`], [`sets`], [`explain`].
 //!
 //! A plan is looked at alone: a change of one plan changes the records of one service, and nothing else is computed again.
 //! Names are not listed but understood, label by label ([`names::locate`]), so that a federation of hundreds of zones needs
@@ -20,6 +21,7 @@
 
 pub mod answers;
 pub mod explain;
+pub mod hosts;
 pub mod names;
 pub mod places;
 pub mod prefixes;

@@ -68,7 +68,7 @@ pub fn of_service(
         let answer = answer(scene, answers, place, scope, up.as_deref(), false);
         let redirected = matches!(&answer, Answer::Cname(to) if Some(to) == up.as_ref());
         push(&mut sets, &name, answers.ttl_s, answer);
-        let choices = answers.view(&scene.places, place, scope);
+        let choices = answers.view(&scene.places, place, scope, false);
         for port in answers.ports.iter().filter(|port| is_label(&port.name)) {
             let protocol = if port.protocol.eq_ignore_ascii_case("udp") { "udp" } else { "tcp" };
             let under = format!("_{}._{protocol}", port.name.to_ascii_lowercase());
@@ -97,10 +97,17 @@ pub fn answer<'a>(
     up: Option<&str>,
     inside: bool,
 ) -> Answer {
-    let mut choices = answers.view(&scene.places, place, scope);
+    let mut choices = answers.view(&scene.places, place, scope, inside);
     if let (true, Some(up)) = (choices.is_empty(), up) {
         return Answer::Cname(up.to_owned());
     }
+    let own = |target: &Target<'_>| inside && target.member.is_some() && target.member == scene.places.own;
+    let list = |target: &'a Target<'_>| if own(target) { &target.local } else { &target.addresses };
+    let get = |choice: &Choice| answers.targets.get(usize::from(choice.target));
+    // Edges may reach what nobody else does: it is no answer.
+    choices.retain(|choice| {
+        get(choice).is_some_and(|target| target.hostname.is_some() || !list(target).is_empty())
+    });
     match answers.policy {
         DnsAnswer::NearestFirst | DnsAnswer::All => {}
         DnsAnswer::NearestOnly | DnsAnswer::Weighted => {
@@ -108,12 +115,8 @@ pub fn answer<'a>(
             choices = choices.get(first).copied().into_iter().collect();
         }
     }
-    let own = |target: &Target<'_>| inside && target.member.is_some() && target.member == scene.places.own;
-    let targets: Vec<(u16, &'a Target<'_>)> = choices
-        .iter()
-        .filter_map(|choice| Some((choice.target, answers.targets.get(usize::from(choice.target))?)))
-        .collect();
-    let list = |target: &'a Target<'_>| if own(target) { &target.local } else { &target.addresses };
+    let targets: Vec<(u16, &'a Target<'_>)> =
+        choices.iter().filter_map(|choice| Some((choice.target, get(choice)?))).collect();
     if targets.iter().all(|(_, target)| list(target).is_empty())
         && let Some(hostname) = targets.iter().find_map(|(_, target)| target.hostname)
     {

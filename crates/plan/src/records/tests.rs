@@ -148,6 +148,50 @@ fn who_is_named() {
     );
 }
 
+/// What clients inside cluster-1, and elsewhere, are told of a service that is only reached inside.
+#[test]
+fn what_is_only_reached_inside_is_told_inside() {
+    let check = |name: &str, change: Change, inside: &str, elsewhere: &str| {
+        let mut plan = plan();
+        plan.clusters.iter_mut().for_each(|cluster| cluster.addresses.clear());
+        change(&mut plan);
+        let told = |inside| addresses(&plan, "cluster-1", Place::Unknown, inside);
+        assert_eq!((told(true).as_str(), told(false).as_str()), (inside, elsewhere), "{name}");
+    };
+    let own = "10.0.153.181";
+    check("well", |_| {}, own, "");
+    check("cordoned", |p| p.clusters[0].cordoned = true, own, "");
+    check("no endpoints", |p| p.clusters[0].endpoints = 0, own, "");
+    check("not in the fence", |p| p.fence = vec!["cluster-2".into()], "", "");
+    let three = "104.197.38.157";
+    let open: Change = |p| {
+        p.clusters[0].cordoned = true;
+        p.clusters[2].addresses = vec![Address { ip: Some("104.197.38.157".into()), hostname: None }];
+    };
+    check("cordoned, and another can be reached", open, three, three);
+    check(
+        "only the cordoned can be reached from elsewhere",
+        |p| {
+            p.clusters[1].cordoned = true;
+            p.clusters[1].addresses = vec![Address { ip: Some("104.197.74.77".into()), hostname: None }];
+        },
+        own,
+        "104.197.74.77",
+    );
+    // Others do not reach it, its own edges do, so it is in the plan for its own clients.
+    check("down for others", |p| p.clusters[0].verdict.up = false, own, "");
+    check(
+        "down for its own, too",
+        |p| {
+            p.clusters[0].verdict.up = false;
+            p.vantages[0] = vantage(Some("cluster-1"), &[(2, 1.0)]);
+            p.when_all_down = WhenAllDown::Closed;
+        },
+        "",
+        "",
+    );
+}
+
 #[test]
 fn policies_and_host_names() {
     check("nearest only", |p| p.dns_answer = DnsAnswer::NearestOnly, "1");

@@ -7,7 +7,8 @@
 //! What Federation v1 got wrong and this does not: pods that are pending or crash-looping are no room and hold no
 //! place; a rolling update moves nothing, because what a shard asks for counts and not what happens to be ready; a new
 //! cluster gets its share; a cluster that is offline for a moment keeps its replicas; one that returns gets back
-//! what it had, and those that stood in for it shrink.
+//! what it had, and those that stood in for it shrink; one that does not take its shard keeps what it has, and the others
+//! run the rest until it does.
 //!
 //! The goal is written to the shard ([`GOAL_ANNOTATION`]) and read back as [`Observation::goal`]: a step that is
 //! bounded by the surge is continued by whoever looks next.
@@ -73,6 +74,8 @@ pub struct Observation {
     pub crash_looping: u32,
     /// Since when its API does not answer.
     pub offline_since_ms: Option<i64>,
+    /// Since when it does not take its shard: admission, quota, or an error refuses it.
+    pub refuses_since_ms: Option<i64>,
     /// No more replicas here.
     pub cordoned: bool,
     /// Replicas leave: a drain, or a taint that is not tolerated.
@@ -118,6 +121,8 @@ enum Standing {
     Held { until_ms: Option<i64> },
     /// It is offline and the others stand in for it.
     Lost,
+    /// It is written to, but takes nothing: it counts with what it has.
+    Refusing,
 }
 
 /// One cluster, judged.
@@ -137,12 +142,14 @@ pub fn plan(request: &Request<'_>) -> Plan {
     let wanted = wanted(request);
     let rows = rows(request);
     let mut slots: Vec<Slot> = rows.iter().map(slot).collect();
-    let live_wanted = wanted.saturating_sub(hold(request, wanted, &rows, &mut slots));
+    let held = hold(request, wanted, &rows, &mut slots);
+    let live_wanted = wanted.saturating_sub(held.sum);
     let unplaced = divide(live_wanted, request.preferences.rebalance, &mut slots);
     if request.preferences.rebalance {
         probe(unplaced, &mut slots);
     }
-    let ways = ways(request, live_wanted, &rows, &slots);
+    let mut ways = ways(request, live_wanted, &rows, &slots);
+    ask_again(request, live_wanted, &rows, &held.fair, &mut ways);
     let weights = slots.iter().filter(|slot| slot.max != Some(0)).map(|slot| u64::from(slot.weight)).sum();
     let mut shares: Vec<(usize, Share)> = Vec::with_capacity(rows.len());
     let mut look_again_ms = None;
@@ -181,7 +188,12 @@ fn wanted(request: &Request<'_>) -> u32 {
 }
 
 fn standing(request: &Request<'_>, seen: &Observation) -> Standing {
-    let Some(since_ms) = seen.offline_since_ms else { return Standing::Live };
+    let Some(since_ms) = seen.offline_since_ms else {
+        let waited =
+            |since_ms: i64| since_ms.saturating_add(request.policy.unschedulable_ms) <= request.now_ms;
+        let refuses = seen.refuses_since_ms.is_some_and(waited) && !autoscaled(request, seen);
+        return if refuses { Standing::Refusing } else { Standing::Live };
+    };
     match request.policy.on_loss {
         OnLoss::Overprovision { .. } | OnLoss::Autoscale => Standing::Held { until_ms: None },
         OnLoss::Migrate { hold_down_ms } => {
@@ -241,25 +253,72 @@ fn stuck(request: &Request<'_>, seen: &Observation, proven: bool) -> u32 {
     crashing.saturating_add(u32::try_from(pending).unwrap_or(u32::MAX))
 }
 
+/// What is set aside before the rest is divided.
+#[derive(Debug, Default)]
+struct Held {
+    /// All of it.
+    sum: u32,
+    /// What each cluster would have if all answered and took what they are given; empty when all do.
+    fair: Vec<u32>,
+}
+
 /// Sets aside what clusters that are offline for a moment keep: what they would keep if they answered, so that an
-/// outage alone moves nothing, and when less is asked for, not all of it is in clusters that cannot be told.
-fn hold(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &mut [Slot]) -> u32 {
-    let held = |row: &Row<'_>| matches!(row.is, Standing::Held { .. });
-    if !rows.iter().any(held) {
-        return 0;
+/// outage alone moves nothing, and when less is asked for, not all of it is in clusters that cannot be told. Those that
+/// do not take their shard keep what they have, and no more.
+fn hold(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &mut [Slot]) -> Held {
+    let keeps = |row: &Row<'_>, slot: &Slot, fair: u32| match row.is {
+        Standing::Held { .. } => slot.current.unwrap_or(0).min(fair),
+        // All of it is there, and it does not take a smaller number either.
+        Standing::Refusing => row.seen.spec.unwrap_or(0),
+        Standing::Live | Standing::Lost => 0,
+    };
+    let apart = |row: &Row<'_>| matches!(row.is, Standing::Held { .. } | Standing::Refusing);
+    if !rows.iter().any(apart) {
+        return Held::default();
     }
-    let mut answering = slots.to_vec();
+    let (mut answering, mut even) = (slots.to_vec(), slots.to_vec());
     divide(wanted, request.preferences.rebalance, &mut answering);
-    let mut sum = 0_u32;
-    for ((row, slot), answering) in rows.iter().zip(slots).zip(answering) {
-        if held(row) {
-            sum = sum.saturating_add(
-                slot.current.unwrap_or(0).min(answering.planned.saturating_add(answering.overflow)),
-            );
+    // What others have taken over from one that refuses is its own all the same.
+    divide(wanted, true, &mut even);
+    let mut held = Held::default();
+    for (((row, slot), answering), even) in rows.iter().zip(slots).zip(answering).zip(even) {
+        let mut fair = answering.planned.saturating_add(answering.overflow);
+        if row.is == Standing::Refusing {
+            fair = fair.max(even.planned);
+        }
+        held.fair.push(fair);
+        if apart(row) {
+            held.sum = held.sum.saturating_add(keeps(row, slot, fair));
             *slot = Slot { current: slot.current, max: Some(0), ..Slot::default() };
         }
     }
-    sum
+    held
+}
+
+/// A cluster that does not take its shard is asked for its share all the same, as far as the surge allows: when it takes it,
+/// those that stood in for it shrink, and at no moment are there too many.
+fn ask_again(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], fair: &[u32], ways: &mut [Way]) {
+    if !rows.iter().any(|row| row.is == Standing::Refusing) {
+        return;
+    }
+    let sum = |of: fn(&Way) -> u32| ways.iter().map(|way| u64::from(of(way))).sum::<u64>();
+    let exist = sum(|way| way.now).max(sum(|way| way.next)).max(sum(|way| way.goal));
+    let surge = u64::from(percent_of(wanted, request.policy.surge_percent, u64::div_ceil));
+    let mut room = (u64::from(wanted) + surge).saturating_sub(exist);
+    for ((row, fair), way) in
+        rows.iter().zip(fair).zip(ways).filter(|((row, _), _)| row.is == Standing::Refusing)
+    {
+        let has = row.seen.spec.unwrap_or(0);
+        let more = u64::from(fair.saturating_sub(has)).min(room);
+        room -= more;
+        // `more` is at most fair - has, which is a u32.
+        way.next = has.min(*fair) + u32::try_from(more).unwrap_or(0);
+        (way.now, way.goal) = (has, *fair);
+    }
+}
+
+fn percent_of(count: u32, percent: u32, divide: fn(u64, u64) -> u64) -> u32 {
+    u32::try_from(divide(u64::from(count) * u64::from(percent), 100)).unwrap_or(u32::MAX)
 }
 
 /// A rebalancing plan leaves one replica waiting where there is no room: when it starts, there is room again.
@@ -283,13 +342,12 @@ fn ways(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &[Slot]) ->
                 overdue: row.seen.unready_since_ms.is_some_and(late) || row.stuck > 0,
                 next: 0,
             },
-            Standing::Held { .. } | Standing::Lost => Way::default(),
+            Standing::Held { .. } | Standing::Lost | Standing::Refusing => Way::default(),
         }
     };
     let mut ways: Vec<Way> = rows.iter().zip(slots).map(way).collect();
-    let of = |percent: u32| u64::from(wanted) * u64::from(percent);
-    let surge = u32::try_from(of(request.policy.surge_percent).div_ceil(100)).unwrap_or(u32::MAX);
-    let unavailable = u32::try_from(of(request.policy.unavailable_percent) / 100).unwrap_or(u32::MAX);
+    let surge = percent_of(wanted, request.policy.surge_percent, u64::div_ceil);
+    let unavailable = percent_of(wanted, request.policy.unavailable_percent, |all, by| all / by);
     // With neither, nothing could ever move.
     let unavailable = if surge == 0 { unavailable.max(1) } else { unavailable };
     step::step(Bounds { wanted, surge, unavailable }, &mut ways);
@@ -301,7 +359,7 @@ fn share(request: &Request<'_>, case: &reasons::Case<'_>) -> Share {
     let keeps = seen.goal.or(seen.spec).unwrap_or(0);
     let (replicas, goal) = match case.row.is {
         Standing::Live if autoscaled(request, seen) => (None, seen.spec.unwrap_or(0)),
-        Standing::Live => (Some(case.way.next), case.way.goal),
+        Standing::Live | Standing::Refusing => (Some(case.way.next), case.way.goal),
         Standing::Held { .. } => (None, keeps),
         Standing::Lost => (None, 0),
     };
@@ -318,15 +376,18 @@ fn autoscaled(request: &Request<'_>, seen: &Observation) -> bool {
 fn look_again(request: &Request<'_>, row: &Row<'_>, way: &Way) -> Option<i64> {
     match row.is {
         Standing::Held { until_ms } => until_ms,
-        Standing::Lost => None,
+        // Whoever writes to it looks again when it is asked again.
+        Standing::Lost | Standing::Refusing => None,
         Standing::Live => {
             let later = |since_ms: i64, wait_ms: i64| {
                 Some(since_ms.saturating_add(wait_ms)).filter(|time| *time > request.now_ms)
             };
             let room = |since_ms: &i64| later(*since_ms, request.policy.unschedulable_ms);
             let waits = row.seen.unschedulable_since_ms.iter().map(room).fold(None, crate::earlier);
+            let refused = row.seen.refuses_since_ms.and_then(|since_ms| room(&since_ms));
             let patience = row.seen.unready_since_ms.filter(|_| way.ready < way.goal);
-            crate::earlier(waits, patience.and_then(|since_ms| later(since_ms, request.policy.patience_ms)))
+            let patience = patience.and_then(|since_ms| later(since_ms, request.policy.patience_ms));
+            [waits, refused, patience].into_iter().fold(None, crate::earlier)
         }
     }
 }

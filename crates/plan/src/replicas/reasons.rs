@@ -21,6 +21,11 @@ pub(super) fn reason(request: &Request<'_>, case: &Case<'_>) -> Reason {
             Reason::new("Autoscaled", "the cluster's own autoscaler rules the number")
         }
         Standing::Live => live(case),
+        Standing::Refusing => {
+            let (has, share) = (case.way.now, case.way.goal);
+            let here = format!("{has} of the {share} that it should have are here");
+            Reason::new("RefusedHeld", format!("{here}, other clusters run the rest"))
+        }
     }
 }
 

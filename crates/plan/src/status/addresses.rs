@@ -2,19 +2,24 @@
 
 use landfall_api::addresses::{parse_ip, validate_ip};
 use landfall_api::field::{ErrorList, Path};
+use landfall_api::landfall::Address;
 use landfall_api::names::dns1123_subdomain;
 use landfall_api::rules::read::{child, list, text};
 use serde_json::{Map, Value, json};
 
 use super::conditions::Conditions;
 use super::{MEMBERS_REACHABLE, Picture};
+use crate::routes::CONTROLLER;
 
-/// The status of a Service: the federation's host name, then the members' addresses.
+/// The status of a Service: the federation's host name, then the members' addresses; or the edges', if it asks for them.
 pub(super) fn service(picture: &Picture<'_>, status: &mut Map<String, Value>) {
-    let balanced = text(child(picture.federated.object, "spec"), "type") == "LoadBalancer";
+    let spec = child(picture.federated.object, "spec");
+    let balanced = text(spec, "type") == "LoadBalancer";
     let hostname =
         picture.federated.hostname.filter(|name| is_host(name)).map(|name| json!({ "hostname": name }));
-    let addresses = hostname.into_iter().chain(members(picture).map(with_mode));
+    let asked = text(spec, "loadBalancerClass") == CONTROLLER;
+    let found: Vec<Value> = if asked { edges(picture) } else { members(picture).collect() };
+    let addresses = hostname.into_iter().chain(found.into_iter().map(with_mode));
     let addresses = if balanced { unique(addresses) } else { Vec::new() };
     write(status, &addresses);
     let mut conditions = Conditions::of(picture);
@@ -26,9 +31,21 @@ pub(super) fn service(picture: &Picture<'_>, status: &mut Map<String, Value>) {
     conditions.write(status);
 }
 
-/// The status of an Ingress: the members' addresses. It has no conditions.
+/// The status of an Ingress: the addresses of the edges that carry it, or else the members'. It has no conditions.
 pub(super) fn ingress(picture: &Picture<'_>, status: &mut Map<String, Value>) {
-    write(status, &unique(members(picture)));
+    let edges = edges(picture);
+    let addresses = if edges.is_empty() { unique(members(picture)) } else { unique(edges.into_iter()) };
+    write(status, &addresses);
+}
+
+/// Where edges are reached; what is no address is left out.
+fn edges(picture: &Picture<'_>) -> Vec<Value> {
+    let one = |address: &Address| match (&address.ip, &address.hostname) {
+        (Some(ip), _) if is_ip(ip) => Some(json!({ "ip": ip })),
+        (None, Some(host)) if is_host(host) => Some(json!({ "hostname": host })),
+        (Some(_), _) | (None, _) => None,
+    };
+    picture.federated.edges.iter().filter_map(one).collect()
 }
 
 fn write(status: &mut Map<String, Value>, addresses: &[Value]) {

@@ -7,6 +7,7 @@
 //! `observedGeneration` rises only when every member that answers carries the newest intent and its own controller has
 //! seen it, so that `kubectl rollout status` waits for all of them.
 
+use landfall_api::landfall::Address;
 use landfall_api::rules::read::{child, int, list};
 use serde_json::{Map, Value};
 
@@ -47,6 +48,8 @@ pub struct Federated<'a> {
     pub object: &'a Value,
     /// The name under which the federation serves it: Services only.
     pub hostname: Option<&'a str>,
+    /// Where edges that carry it are reached: Ingresses and Services.
+    pub edges: &'a [Address],
     /// The present in RFC 3339, for `lastTransitionTime`.
     pub now: &'a str,
 }

@@ -44,7 +44,8 @@ fn group(kind: &str) -> &'static str {
 #[track_caller]
 fn run(kind: &str, object: &Value, members: &[(String, Value)]) -> Value {
     let shards = shards(members);
-    let federated = Federated { kind, object, hostname: Some("web.default.fed.svc.example.com"), now: NOW };
+    let federated =
+        Federated { kind, object, hostname: Some("web.default.fed.svc.example.com"), edges: &[], now: NOW };
     let status = aggregate(&federated, &shards).unwrap();
     let mut next = object.clone();
     next["status"] = status.clone();
@@ -345,7 +346,7 @@ fn addresses_of_services_and_ingresses() {
     );
     for kind in ["ConfigMap", "Secret", "Namespace", "NetworkPolicy", "ServiceAccount"] {
         let object = hub(&json!({}));
-        let federated = Federated { kind, object: &object, hostname: None, now: NOW };
+        let federated = Federated { kind, object: &object, hostname: None, edges: &[], now: NOW };
         assert_eq!(aggregate(&federated, &shards(&all)), None, "{kind}");
     }
 }
@@ -427,5 +428,26 @@ proptest! {
                 object["status"] = status;
             }
         }
+    }
+}
+
+#[test]
+fn edges_tell_where_what_they_carry_is_reached() {
+    let address = |ip: &str| Address { ip: Some(ip.to_owned()), hostname: None };
+    let edges = [address("192.0.2.1"), address("nonsense"), address("192.0.2.2"), address("192.0.2.1")];
+    let member = json!({"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}}});
+    let shards = [Shard { cluster: "a", object: &member, offline: false, current: true }];
+    let service = |class: &str| json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": class}});
+    for (kind, object, edges, expected) in [
+        ("Ingress", json!({}), &edges[..], "192.0.2.1 192.0.2.2"),
+        ("Ingress", json!({}), &[], "198.51.100.1"),
+        ("Service", service(""), &edges, "198.51.100.1"),
+        ("Service", service("landfall.dev/edge"), &edges, "192.0.2.1 192.0.2.2"),
+    ] {
+        let federated = Federated { kind, object: &object, hostname: None, edges, now: NOW };
+        let status = aggregate(&federated, &shards).unwrap();
+        let list = status.pointer("/loadBalancer/ingress").and_then(Value::as_array).unwrap();
+        let ips: Vec<&str> = list.iter().filter_map(|one| one["ip"].as_str()).collect();
+        assert_eq!(ips.join(" "), expected, "{kind} {object}");
     }
 }

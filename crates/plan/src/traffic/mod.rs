@@ -21,6 +21,7 @@ mod pool;
 pub mod probe;
 mod settle;
 mod share;
+pub mod summary;
 mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -34,7 +35,7 @@ use crate::reason::Reason;
 use pool::{Fitness, Matcher, Tier, judge};
 use share::{Asker, Given, Rooms, by_weight, waterfall};
 
-pub use pool::fence;
+pub use pool::{canary, fence};
 pub use settle::{settled_load, unlike};
 
 /// So many choices has a vantage, unless more of them take a part.

@@ -8,6 +8,7 @@ use landfall_api::selector::Selector;
 
 use crate::membership::Truth;
 use crate::reason::Reason;
+use crate::routes::DERIVED_LABEL;
 
 /// So many services are named in a condition.
 const NAMED_MAX: usize = 5;
@@ -96,7 +97,12 @@ fn rank<'a>(policies: &'a [TrafficPolicy], service: &Subject<'_>) -> Vec<(Means,
 
 fn means(spec: &TrafficPolicySpec, service: &Subject<'_>) -> Option<Means> {
     let named = |of: &landfall_api::landfall::ObjectReference| {
-        of.group.is_empty() && of.kind == "Service" && of.name == service.name
+        match of.kind.as_str() {
+            "Service" => of.group.is_empty() && of.name == service.name,
+            // It stands for one that nobody knows by name.
+            "MultiClusterService" => service.labels.get(DERIVED_LABEL) == Some(&of.name),
+            _ => false,
+        }
     };
     if spec.target_refs.iter().any(named) {
         return Some(Means::ByName);
@@ -151,6 +157,17 @@ mod tests {
             "metadata": {"name": name, "creationTimestamp": created}, "spec": spec,
         });
         serde_json::from_value(object).expect("a policy")
+    }
+
+    #[test]
+    fn a_multi_cluster_service_is_meant_by_its_own_name() {
+        let of = |name: &str| json!({"targetRefs": [{"group": "landfall.dev", "kind": "MultiClusterService", "name": name}]});
+        let labels = BTreeMap::from([(DERIVED_LABEL.to_owned(), "shop".to_owned())]);
+        let service = Subject { name: "mci-shop-svc-1", labels: &labels };
+        for (policy_of, expected) in [("shop", true), ("other", false)] {
+            let policies = [policy("p", "2026-01-01T00:00:00Z", &of(policy_of))];
+            assert_eq!(pick(&policies, &service).is_some(), expected, "{policy_of}");
+        }
     }
 
     #[test]

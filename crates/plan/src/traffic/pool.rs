@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use landfall_api::landfall::{ClusterSelection, TrafficPolicySpec};
+use landfall_api::landfall::{ClusterSelection, PlanCanary, TrafficPolicySpec};
 use landfall_api::selector::Selector;
 
 use super::Candidate;
@@ -97,4 +97,17 @@ pub fn fence<'a>(
         names.push("-".to_owned());
     }
     names
+}
+
+/// The members that requests with a canary's headers go to; none where no header decides it.
+pub fn canary<'a>(
+    policy: &TrafficPolicySpec,
+    members: impl Iterator<Item = (&'a str, &'a BTreeMap<String, String>)>,
+) -> Option<PlanCanary> {
+    let canary = policy.canary.as_ref().filter(|canary| !canary.headers.is_empty())?;
+    let matcher = Matcher::new(&canary.clusters);
+    let chosen = members.filter(|(name, labels)| matcher.matches(name, labels));
+    let mut clusters: Vec<String> = chosen.map(|(name, _)| name.to_owned()).collect();
+    clusters.sort_unstable();
+    Some(PlanCanary { clusters, headers: canary.headers.clone() })
 }

@@ -17,6 +17,7 @@ pub fn ports(service: &Value) -> Vec<PlanPort> {
                 .filter(|name| !name.is_empty())
                 .unwrap_or("TCP")
                 .to_owned(),
+            app_protocol: text(port, "appProtocol").to_owned(),
             node_port: number("nodePort").filter(|number| *number > 0),
         })
     };

@@ -40,7 +40,8 @@ fn check(intent: Intent, observed: &Observed, step: &Step, code: &str) {
 fn a_shard_that_is_wanted() {
     let created = |hash| found(Some(("prod", Origin::Created, hash)));
     check(PRESENT, &Observed::Unknown, &Step::Wait, "NotSynced");
-    check(PRESENT, &Observed::Missing, &Step::Apply, "Missing");
+    check(PRESENT, &Observed::Missing, &Step::Apply, "Vanished");
+    assert_eq!(run(PRESENT, &Observed::Missing, &Memory::default(), false).reason.code, "Missing");
     check(PRESENT, &Observed::Found(created(7)), &Step::Nothing, "InSync");
     check(PRESENT, &Observed::Found(created(6)), &Step::Apply, "Outdated");
     let drifted = Found { drift: vec!["spec.type".into()], ..created(7) };
@@ -125,8 +126,13 @@ fn a_member_that_is_offline_holds_nothing_up() {
 
 #[test]
 fn what_a_member_refuses_is_not_asked_for_again_at_once() {
-    let refused =
-        Refused { hash: 7, message: "exceeded quota".into(), retry_ms: NOW + 5_000, transient: false };
+    let refused = Refused {
+        hash: 7,
+        message: "exceeded quota".into(),
+        since_ms: NOW,
+        retry_ms: NOW + 5_000,
+        transient: false,
+    };
     let memory = Memory { refused: Some(refused), ..Memory::default() };
     let waits = run(PRESENT, &Observed::Missing, &memory, false);
     assert_eq!((waits.step, waits.look_again_ms), (Step::Wait, Some(NOW + 5_000)));
@@ -142,6 +148,53 @@ fn what_a_member_writes_in_its_own_way_is_not_written_over_and_over() {
     let memory = Memory { uid: Some("u1".into()), residue: drift.clone(), ..Memory::default() };
     let seen = Observed::Found(Found { drift, ..found(Some(("prod", Origin::Created, 7))) });
     assert_eq!(run(PRESENT, &seen, &memory, false).step, Step::Nothing);
+}
+
+/// An autoscaler or another deployer in a member that changes what is ours, each time we put it right.
+#[test]
+fn a_fight_over_fields_is_fought_less_and_less_often() {
+    let drifted = Found { drift: vec!["spec.replicas".into()], ..found(Some(("prod", Origin::Created, 7))) };
+    let (mut memory, mut now_ms, mut writes) =
+        (Memory { uid: Some("u1".into()), ..Memory::default() }, NOW, 0);
+    let case = |observed: &Observed, memory: &Memory, now_ms| {
+        let intent = PRESENT;
+        decide(&Case {
+            federation: "prod",
+            intent,
+            adopt: true,
+            offline_since_ms: None,
+            observed,
+            memory,
+            now_ms,
+        })
+    };
+    let mut told = String::new();
+    while now_ms < NOW + 3_600_000 {
+        let seen = Observed::Found(drifted.clone());
+        let decision = case(&seen, &memory, now_ms);
+        if decision.heals() {
+            writes += 1;
+            memory.heals = memory.heals.after(now_ms, Some("kube-controller-manager".into()));
+            // It is changed again a moment later.
+            now_ms += 100;
+        } else {
+            assert_eq!((&decision.step, decision.reason.code), (&Step::Wait, "Contested"));
+            told = decision.reason.to_string();
+            now_ms = decision.look_again_ms.expect("it is tried again");
+        }
+    }
+    assert!((10..25).contains(&writes), "{writes} writes in an hour");
+    assert_eq!(
+        told,
+        "Contested: spec.replicas is changed in the member again and again (last by \"kube-controller-manager\"); it is put \
+         right less and less often"
+    );
+    let changed = found(Some(("prod", Origin::Created, 6)));
+    assert_eq!(
+        case(&Observed::Found(changed), &memory, now_ms).step,
+        Step::Apply,
+        "a new intent does not wait"
+    );
 }
 
 proptest! {

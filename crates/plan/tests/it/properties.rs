@@ -123,6 +123,36 @@ proptest! {
     }
 
     #[test]
+    fn clusters_that_refuse_and_take_again_never_make_too_many(
+        count in 2_usize..6, replicas in 0_u32..60, surge_percent in 0_u32..50, begun: bool,
+        refusals in prop::collection::vec((0_usize..6, any::<bool>()), 0..12),
+    ) {
+        let names = ["a", "b", "c", "d", "e"].into_iter().take(count).collect::<Vec<_>>().join(" ");
+        let mut world = World::new(&names, replicas);
+        world.policy = Policy { surge_percent, ..Policy::default() };
+        if begun {
+            world.settle();
+        }
+        let most = replicas + (replicas * surge_percent).div_ceil(100);
+        let long_ago = world.now_ms - 3_600_000;
+        for (at, refuses) in refusals {
+            world.clusters[at % count].refuses_since_ms = refuses.then_some(long_ago);
+            for _ in 0..3 {
+                world.turn();
+                prop_assert!(world.live() <= most, "{:?} of at most {}", world.specs(), most);
+            }
+        }
+        for seen in &mut world.clusters {
+            seen.refuses_since_ms = None;
+        }
+        for _ in 0..80 {
+            world.turn();
+            prop_assert!(world.live() <= most, "{:?} of at most {}", world.specs(), most);
+        }
+        prop_assert_eq!(world.live(), replicas);
+    }
+
+    #[test]
     fn a_dead_cluster_comes_back_without_both_copies_staying(
         count in 2_usize..6, replicas in 0_u32..60, dead in 0_usize..2, surge_percent in 0_u32..50,
     ) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use landfall_api::landfall::{PlanEdge, Verdict, Vote};
+use landfall_api::landfall::{Address, PlanCluster, PlanEdge, Verdict, Vote};
 use landfall_plan::quorum::{
     Ballots, Case, Court, HOLD_MS, Roster, Ruling, VOTERS_MAX, Witness, own_word, verdict,
 };
@@ -49,6 +49,7 @@ struct Story<'a> {
     was_up: Option<bool>,
     witness: Witness,
     now_ms: i64,
+    unseen: bool,
 }
 
 impl Story<'_> {
@@ -60,7 +61,7 @@ impl Story<'_> {
         let since = Some(Time(Timestamp::UNIX_EPOCH));
         let previous = self.was_up.map(|up| Verdict { up, since, ..Verdict::default() });
         verdict(
-            &Case { target: TARGET, previous: previous.as_ref(), witness: self.witness },
+            &Case { target: TARGET, previous: previous.as_ref(), witness: self.witness, unseen: self.unseen },
             &court,
             self.now_ms,
         )
@@ -70,8 +71,14 @@ impl Story<'_> {
 /// What becomes of a target in b, long after the last change: `was` and the result are `+` or `-`.
 #[track_caller]
 fn check(edges: &str, votes: &str, was: char, witness: Witness, expected: char, reason: &str) {
-    let story =
-        Story { edges, votes: &[(TARGET, votes)], was_up: Some(was == '+'), witness, now_ms: 1_000_000 };
+    let story = Story {
+        edges,
+        votes: &[(TARGET, votes)],
+        was_up: Some(was == '+'),
+        witness,
+        now_ms: 1_000_000,
+        unseen: false,
+    };
     let ruling = story.rule();
     let got = if ruling.verdict.up { '+' } else { '-' };
     assert_eq!((got, ruling.verdict.reason.as_str()), (expected, reason), "{edges}: {votes}");
@@ -95,6 +102,61 @@ fn the_majority_decides() {
     check("a1 b1 c1 d1", "a1- b1+ c1-", '+', quiet, '+', &stays(1, 2, 4));
     check("a1 b1", "", '+', quiet, '+', "NotProbed: none of 2 edges has voted yet; it stays as it was");
     check("", "", '-', quiet, '-', "NoVoters: no edge that is alive votes on it; it stays as it was");
+}
+
+/// The same for a target in b that only b's own edges can see.
+#[track_caller]
+fn check_unseen(edges: &str, votes: &str, was: char, witness: Witness, expected: char, reason: &str) {
+    let votes = &[(TARGET, votes)];
+    let story = Story { edges, votes, was_up: Some(was == '+'), witness, now_ms: 1_000_000, unseen: true };
+    let ruling = story.rule();
+    let got = if ruling.verdict.up { '+' } else { '-' };
+    assert_eq!((got, ruling.verdict.reason.as_str()), (expected, reason), "{edges}: {votes:?}");
+}
+
+#[test]
+fn what_nobody_else_sees_is_its_own_edges_affair() {
+    let alone = "; those of others cannot see it";
+    let one =
+        |up: &str| format!("Majority{}{}: 1 of 1 edges say {up}{alone}", up[..1].to_uppercase(), &up[1..]);
+    check_unseen("a1 b1 c1", "b1-", '+', Witness::Reached, '-', &one("down"));
+    check_unseen("a1 b1 c1", "b1+", '-', Witness::Reached, '+', &one("up"));
+    // Whatever others say: they cannot know.
+    check_unseen("a1 b1 c1", "a1- b1+ c1-", '+', Witness::Reached, '+', &one("up"));
+    let stays = "NoMajority: 1 say up and 1 say down of 2 edges; it stays as it was";
+    check_unseen("a1 b1 b2", "b1- b2+", '+', Witness::Reached, '+', stays);
+    let silent = "Silent: no edge there is heard, and the hub sees that its API does not answer";
+    check_unseen("a1 b1! c1", "b1+", '+', Witness::Offline, '-', silent);
+    let nobody = "NoVoters: no edge that is alive votes on it; it stays as it was";
+    check_unseen("a1 b1! c1", "b1+", '+', Witness::Reached, '+', nobody);
+    check_unseen("a1 b1! c1", "b1+", '-', Witness::Silent, '-', nobody);
+}
+
+#[test]
+fn others_see_what_has_an_address_or_an_edge_that_lets_them_in() {
+    let linked = |name: &str, linked: bool, alive: bool| PlanEdge {
+        linked,
+        peer_address: Some("192.0.2.1:5".into()),
+        ..edge(name, &name[..1], alive)
+    };
+    let roster =
+        Roster::new(&[linked("a1", true, true), linked("b1", true, false), linked("c1", false, true)]);
+    let cluster = |name: &str, ip: Option<&str>| PlanCluster {
+        name: name.into(),
+        addresses: ip.map(|ip| Address { ip: Some(ip.into()), hostname: None }).into_iter().collect(),
+        ..PlanCluster::default()
+    };
+    let check = |name: &str, ip, voters: &[&str]| {
+        let mut got = roster.voters_on(&format!("{name}/shop/web:80"), &cluster(name, ip));
+        got.sort_unstable();
+        assert_eq!(got, voters, "{name} {ip:?}");
+    };
+    check("a", None, &["a1", "c1"]);
+    // Its edge is silent: that is what the others find out.
+    check("b", None, &["a1", "c1"]);
+    check("c", None, &["c1"]);
+    check("c", Some("192.0.2.9"), &["a1", "c1"]);
+    check("d", None, &[]);
 }
 
 #[test]
@@ -148,6 +210,7 @@ fn an_edge_that_sees_everything_down_is_not_heard() {
         was_up: Some(true),
         witness: Witness::Reached,
         now_ms: 1_000_000,
+        unseen: false,
     };
     let ruling = story.rule();
     assert!(ruling.verdict.up);
@@ -188,6 +251,7 @@ fn the_last_words_of_a_dead_cluster_isolate_nobody() {
         was_up: Some(true),
         witness: Witness::Reached,
         now_ms: 1_000_000,
+        unseen: false,
     };
     let ruling = story.rule();
     assert_eq!(
@@ -204,6 +268,7 @@ fn down_at_once_and_up_after_a_while() {
         was_up: Some(was_up),
         witness: Witness::Silent,
         now_ms,
+        unseen: false,
     };
     assert!(!story(true, &[(TARGET, "a1- b1- c1-")], 1).rule().verdict.up);
     let held = story(false, &[(TARGET, "a1+ b1+ c1+")], HOLD_MS - 1).rule();
@@ -226,7 +291,8 @@ fn a_vote_that_says_the_same_keeps_its_words() {
     let isolated = BTreeSet::<String>::new();
     let rule = |ballots: &Ballots, previous: Option<&Verdict>| {
         let court = Court { roster: &roster, ballots, isolated: &isolated };
-        verdict(&Case { target: TARGET, previous, witness: Witness::Silent }, &court, 5_000).verdict
+        verdict(&Case { target: TARGET, previous, witness: Witness::Silent, unseen: false }, &court, 5_000)
+            .verdict
     };
     let first = rule(&word("timeout after 801 ms"), None);
     assert_eq!(rule(&word("timeout after 805 ms"), Some(&first)), first);
@@ -244,6 +310,7 @@ fn a_clusters_own_edges_speak_for_its_own_clients() {
         was_up: Some(true),
         witness: Witness::Reached,
         now_ms: 1_000_000,
+        unseen: false,
     };
     let roster = Roster::new(&edges(story.edges));
     let told = story.rule().verdict;
@@ -327,7 +394,7 @@ proptest! {
         let court = Court { roster: &roster, ballots: &ballots, isolated: &isolated };
         let target = "a/n/s:80";
         let previous = Verdict { up: was_up, ..Verdict::default() };
-        let ruling = verdict(&Case { target, previous: Some(&previous), witness }, &court, 7);
+        let ruling = verdict(&Case { target, previous: Some(&previous), witness, unseen: false }, &court, 7);
         let voters = roster.voters(target);
         if ruling.changed {
             let agree = voters.iter().filter(|edge| ballots.get(edge, target).is_some_and(|vote| vote.up != was_up));
@@ -340,7 +407,7 @@ proptest! {
         let counted = ruling.verdict.votes_up + ruling.verdict.votes_down;
         prop_assert!(usize::try_from(counted).unwrap() <= ruling.verdict.votes.len());
         // Asked again, it says the same.
-        let again = verdict(&Case { target, previous: Some(&ruling.verdict), witness }, &court, 7);
+        let again = verdict(&Case { target, previous: Some(&ruling.verdict), witness, unseen: false }, &court, 7);
         prop_assert_eq!(again.verdict.up && again.changed, false);
         if ruling.verdict.up == was_up {
             prop_assert_eq!(again.verdict, ruling.verdict);

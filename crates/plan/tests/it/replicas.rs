@@ -52,7 +52,7 @@ impl World {
         let plan = self.plan();
         for (seen, share) in self.clusters.iter_mut().zip(&plan.shares) {
             assert!(seen.offline_since_ms.is_none() || share.replicas.is_none(), "written to though offline");
-            if let Some(replicas) = share.replicas {
+            if let Some(replicas) = share.replicas.filter(|_| seen.refuses_since_ms.is_none()) {
                 seen.spec = Some(replicas);
                 seen.goal = Some(share.goal);
                 seen.ready = replicas.min(seen.capacity.unwrap_or(u32::MAX));
@@ -299,4 +299,68 @@ fn nobody_to_place_on_is_said_and_not_divided_by() {
     assert_eq!((code(&plan, 0), plan.shares[0].replicas), ("NotPreferred", Some(0)));
     nobody.clusters.clear();
     assert_eq!(nobody.plan().unplaced, i32::MAX as u32);
+}
+
+/// A quota or an admission rule keeps a shard out of one cluster: the others run its share until it is let in.
+#[test]
+fn a_cluster_that_refuses_its_shard_is_stood_in_for_until_it_takes_it() {
+    let mut world = World::new("a b c", 6);
+    world.at("b").refuses_since_ms = Some(NOW);
+    let first = world.turn();
+    assert_eq!((world.specs(), first.look_again_ms), (vec![2, 0, 2], Some(NOW + 60_000)), "it is given time");
+    world.now_ms = NOW + 60_000;
+    world.settle();
+    assert_eq!(world.specs(), [3, 0, 3]);
+    let plan = world.plan();
+    assert_eq!(
+        plan.shares[1].reason.to_string(),
+        "RefusedHeld: 0 of the 2 that it should have are here, other clusters run the rest"
+    );
+    // It goes on being asked for its share, and nothing else changes: nobody flaps.
+    assert_eq!((plan.shares[1].replicas, plan.shares[1].goal), (Some(2), 2));
+    let seen: Vec<_> = (0..5).map(|_| world.turn().shares).collect();
+    assert!(seen.iter().all(|shares| *shares == plan.shares));
+
+    // It takes it: they come back, and there are never more than the surge allows.
+    (world.at("b").spec, world.at("b").goal) = (plan.shares[1].replicas, Some(2));
+    world.at("b").refuses_since_ms = None;
+    assert!(world.live() <= 8, "{:?}", world.specs());
+    assert_eq!(world.plan().shares[0].replicas, Some(3), "not before its own are ready");
+    world.at("b").ready = 2;
+    world.settle();
+    assert_eq!(world.specs(), [2, 2, 2]);
+}
+
+#[test]
+fn a_cluster_that_refuses_a_change_keeps_what_it_has() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    world.at("b").refuses_since_ms = Some(NOW);
+    world.now_ms = NOW + 60_000;
+    assert_eq!(world.turn().shares[1].replicas, Some(2));
+    assert_eq!(world.specs(), [2, 2, 2], "nothing moves that runs");
+    world.replicas = 12;
+    world.settle();
+    assert_eq!(world.specs(), [5, 2, 5]);
+    assert_eq!(world.plan().shares[1].goal, 4);
+    world.replicas = 3;
+    world.settle();
+    assert_eq!((world.live(), world.at("b").spec, world.plan().shares[1].replicas), (3, Some(2), Some(2)));
+}
+
+#[test]
+fn without_surge_a_cluster_that_takes_its_shard_again_begins_with_none() {
+    let mut world = World::new("a b", 4);
+    world.policy.surge_percent = 0;
+    world.at("b").refuses_since_ms = Some(NOW - 60_000);
+    world.settle();
+    assert_eq!(world.specs(), [4, 0]);
+    let share = world.plan().shares[1].clone();
+    assert_eq!((share.replicas, share.goal), (Some(0), 2));
+    (world.at("b").spec, world.at("b").goal) = (Some(0), Some(2));
+    world.at("b").refuses_since_ms = None;
+    while world.specs() != [2, 2] {
+        world.turn();
+        assert!(world.live() <= 4, "{:?}", world.specs());
+    }
 }

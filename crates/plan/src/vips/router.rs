@@ -1,0 +1,88 @@
+//! Numbers that tell groups on one link from each other: VRRP's virtual router id, and priorities of a group's edges.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Allocation, Group};
+use crate::Reason;
+use crate::hash;
+
+/// The highest number there is.
+const ROUTER_ID_MAX: i32 = 255;
+
+/// Gives every group a number in every member where it has addresses: the one it has, else one that no other group has in that
+/// member nor, while there are enough, in that range.
+pub(super) fn number(order: &[&Group], made: &mut BTreeMap<String, Allocation>) {
+    let mut used: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
+    let mut known: BTreeMap<(String, String), i32> = BTreeMap::new();
+    let places = |cluster: &str, range: Option<&String>| {
+        [Some(format!("member {cluster}")), range.map(|range| format!("range {range}"))]
+    };
+    for group in order {
+        let Some(allocation) = made.get(&group.name) else { continue };
+        for vip in &allocation.vips {
+            let Some(id) = vip.router_id.filter(|id| (1..=ROUTER_ID_MAX).contains(id)) else { continue };
+            let key = (group.name.clone(), vip.cluster.clone());
+            let [member, range] = places(&vip.cluster, vip.range.as_ref());
+            let mine = known.get(&key) == Some(&id);
+            if !mine && used.get(member.as_deref().unwrap_or("")).is_some_and(|all| all.contains(&id)) {
+                continue;
+            }
+            known.entry(key).or_insert(id);
+            for place in [member, range].into_iter().flatten() {
+                used.entry(place).or_default().insert(id);
+            }
+        }
+    }
+    for group in order {
+        let Some(allocation) = made.get_mut(&group.name) else { continue };
+        for vip in &mut allocation.vips {
+            let key = (group.name.clone(), vip.cluster.clone());
+            let [member, range] = places(&vip.cluster, vip.range.as_ref());
+            let id = known.get(&key).copied().or_else(|| {
+                let none = BTreeSet::new();
+                let at = |place: &Option<String>| {
+                    place.as_ref().and_then(|place| used.get(place)).unwrap_or(&none)
+                };
+                let (here, there) = (at(&member), at(&range));
+                let begin = i32::try_from(hash::texts(&[&group.name]) % 255).unwrap_or(0);
+                let all = || (0..ROUTER_ID_MAX).map(|step| (begin + step) % ROUTER_ID_MAX + 1);
+                all()
+                    .find(|id| !here.contains(id) && !there.contains(id))
+                    .or_else(|| all().find(|id| !here.contains(id)))
+            });
+            vip.router_id = id;
+            let Some(id) = id else {
+                let sentence = format!("{ROUTER_ID_MAX} groups have addresses in {} already", vip.cluster);
+                allocation.troubles.push(Reason::new("RouterIDsExhausted", sentence));
+                continue;
+            };
+            known.insert(key, id);
+            for place in [member, range].into_iter().flatten() {
+                used.entry(place).or_default().insert(id);
+            }
+        }
+    }
+}
+
+/// The highest priority of an edge; the one above means that the address is the node's own.
+const PRIORITY_MAX: i32 = 254;
+
+/// The priorities of a group's edges in one member: those that have one keep it, others get the highest that is free.
+pub fn priorities(known: &BTreeMap<String, i32>, edges: &BTreeSet<String>) -> BTreeMap<String, i32> {
+    let mut free: BTreeSet<i32> = (1..=PRIORITY_MAX).collect();
+    let mut all = BTreeMap::new();
+    for edge in edges {
+        if let Some(priority) = known.get(edge)
+            && free.remove(priority)
+        {
+            all.insert(edge.clone(), *priority);
+        }
+    }
+    for edge in edges {
+        if !all.contains_key(edge) {
+            // More than there are numbers: the address of the node decides among the last ones.
+            all.insert(edge.clone(), free.pop_last().unwrap_or(1));
+        }
+    }
+    all
+}
