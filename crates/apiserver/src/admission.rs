@@ -1,6 +1,6 @@
 //! Admission: what the surroundings of a server add to objects or refuse before they are validated.
 //!
-//! The federation has none. A simulated member allocates addresses of Services and completes Pods here.
+//! The federation refuses what no schema can. A simulated member allocates addresses of Services and completes Pods here.
 
 use landfall_api::{Kind, Status};
 use landfall_store::Snapshot;

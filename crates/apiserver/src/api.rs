@@ -22,7 +22,7 @@ use crate::openapi::CustomSchemas;
 use crate::read::logs::PodLogs;
 use crate::telemetry::Telemetry;
 use crate::write::By;
-use crate::{authz, crd, edges, encode, errors, keys, reviews, write};
+use crate::{authz, crd, edges, encode, errors, keys, reviews, vault, write};
 
 /// The server's state.
 pub struct Api {
@@ -44,6 +44,8 @@ pub struct Api {
     pub admission: Option<Arc<dyn Admission>>,
     /// Counters.
     pub telemetry: Telemetry,
+    /// Whether members' credentials are kept here: the server is a hub.
+    pub vault: bool,
     /// Who serves the logs of pods, if anybody does: set once, by whoever runs pods beside this server.
     pub pod_logs: OnceLock<Arc<dyn PodLogs>>,
     /// Background work, and the signal to stop.
@@ -124,8 +126,11 @@ impl Api {
         authz::escalation::escalation_check(&self.authz.policy(), &write)
     }
 
-    /// Whether somebody may do something: by what edges may do, else by roles.
+    /// Whether somebody may do something: by what nobody may, by what edges may, else by roles.
     pub fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        if let Some(refused) = vault::authorize(asked).filter(|_| self.vault) {
+            return refused;
+        }
         let own = |name: &str| edges::is_own_request(&self.store.snapshot(), asked.user, name);
         edges::authorize(asked, &own).unwrap_or_else(|| self.authz.policy().authorize(asked))
     }

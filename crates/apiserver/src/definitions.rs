@@ -248,6 +248,7 @@ mod tests {
             kinds: landfall_api::kinds::federation(),
             definitions: Vec::new(),
             identity: "a".into(),
+            admission: None,
             beside: None,
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -3,8 +3,8 @@
 //! Reads:      Lease kube-system/landfall-hub
 //! Decides:    here: take it when it is free or has run out, renew it while it is ours
 //! Writes:     the same Lease
-//! Wakes on:   a timer
-//! Guarantees: work stops before the lease can run out; what runs is safe to run twice all the same. Clocks of
+//! Wakes on:   a timer; while it leads, the Lease changing
+//! Guarantees: work stops before the lease can run out, and as soon as somebody else is seen to hold it; what runs is safe to run twice all the same. Clocks of
 //!             machines need not agree: another's lease runs from when it was last seen to change here
 //! Limits:     15 s lease, renewed every 3 s; one that a dead process left in a store that nobody shares is taken at once
 
@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, rfc3339_micro};
 use crate::bootstrap::{by, server};
-use crate::read;
 use crate::write::update::{Part, current, update};
 use crate::write::{Wanted, create};
+use crate::{encode, keys, read};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "landfall-hub";
@@ -34,6 +34,9 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// How long a hub that stops tries to say so.
 const RESIGN: Duration = Duration::from_secs(2);
+
+/// The most changes of the lease taken from the store at once.
+const CHANGES_MAX: usize = 16;
 
 /// The lease as this hub last saw it.
 struct Seen {
@@ -98,7 +101,10 @@ pub async fn resign(api: &Api, identity: &str) {
 /// because others may count from then.
 async fn renew(api: &Api, identity: &str, seen: &mut Seen, mut renewed: Instant) {
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = taken(api, identity) => return,
+        }
         let began = clock::instant();
         match hold_by(api, identity, seen, renewed + GIVE_UP).await {
             Ok(true) => renewed = began,
@@ -107,6 +113,26 @@ async fn renew(api: &Api, identity: &str, seen: &mut Seen, mut renewed: Instant)
         }
         if renewed.elapsed() > GIVE_UP {
             return;
+        }
+    }
+}
+
+/// Waits until somebody else holds the lease.
+async fn taken(api: &Api, identity: &str) {
+    let key = keys::object("coordination.k8s.io", "leases", NAMESPACE, NAME);
+    let ours = || {
+        let entry = api.store.snapshot().get(&key).cloned();
+        entry.and_then(|entry| encode::decode(&entry).ok()).is_none_or(|lease| holder(&lease) == identity)
+    };
+    let Ok(mut watch) = api.store.watch(&key, api.store.snapshot().revision()) else {
+        return std::future::pending().await;
+    };
+    let mut events = Vec::new();
+    while ours() {
+        events.clear();
+        if watch.next_batch(&mut events, CHANGES_MAX).await.is_err() {
+            // The timer looks, too.
+            return std::future::pending().await;
         }
     }
 }
@@ -211,7 +237,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::{keys, pki, start};
+    use crate::{pki, start};
 
     #[test]
     fn a_lease_of_another_runs_from_when_it_was_seen_to_change() {
@@ -259,6 +285,7 @@ mod tests {
             kinds: landfall_api::kinds::federation(),
             definitions: Vec::new(),
             identity: identity.to_owned(),
+            admission: None,
             beside: None,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -291,6 +318,43 @@ mod tests {
         let within = Duration::from_secs(LEASE_S - 5);
         tokio::time::timeout(within, held_by(&store, "b_")).await.expect("taken before it ran out");
         second.stop().await;
+        store.close().await;
+    }
+
+    /// A partitioned hub, or one that was held up, must not go on as if it led.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_is_dropped_when_somebody_else_holds_the_lease() {
+        struct Told(Option<tokio::sync::oneshot::Sender<()>>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                let _ = self.0.take().map(|told| told.send(()));
+            }
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let config = landfall_store::embedded::Config::new(directory.path().join("store"));
+        let store = landfall_store::open_embedded(config).unwrap();
+        let server = serve(directory.path(), &store, "a").await;
+        held_by(&store, "a_").await;
+        let lease = read_lease(&server.api).await.unwrap().unwrap();
+        resign(&server.api, holder(&lease)).await;
+        let (told, dropped) = tokio::sync::oneshot::channel();
+        let guard = std::sync::Mutex::new(Some(Told(Some(told))));
+        let api = server.api.clone();
+        let leading = lead(api.clone(), "ours".into(), || {
+            let guard = guard.lock().unwrap().take();
+            async move {
+                let _guard = guard;
+                std::future::pending::<()>().await;
+            }
+        });
+        let usurping = async {
+            held_by(&store, "ours").await;
+            let lease = read_lease(&api).await.unwrap().unwrap();
+            write_lease(&api, &lease, "theirs", LEASE_S).await.unwrap();
+            dropped.await.unwrap();
+        };
+        tokio::select! { () = leading => {}, () = usurping => {} }
+        server.stop().await;
         store.close().await;
     }
 }

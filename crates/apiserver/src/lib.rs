@@ -46,4 +46,5 @@ pub mod serve;
 pub mod start;
 pub mod system;
 pub mod telemetry;
+pub mod vault;
 pub mod write;

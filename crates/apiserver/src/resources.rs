@@ -29,7 +29,7 @@ use crate::write::body::{Decoded, object as decode_object, value as decode_value
 use crate::write::patch::Patch;
 use crate::write::update::Part;
 use crate::write::{By, Deed, Wanted, Written, create, patch, scale, update};
-use crate::{convert, edges};
+use crate::{convert, edges, vault};
 
 pub use crate::errors::{no_such_path, not_allowed};
 
@@ -142,9 +142,15 @@ async fn read_one(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, 
     Ok(answer::styled(StatusCode::OK, shape.single(&entry)?, call.style))
 }
 
+/// Where keys begin that are not for whoever asks.
+fn hidden(call: &Call<'_>, place: &Place<'_>) -> Option<String> {
+    if call.api.vault { vault::hidden(&place.kind, call.user) } else { None }
+}
+
 async fn read_many(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
     let shape = shape(call, place)?;
     let selection = Selection::parse(&place.kind, place.namespace(), "", call.options)?;
+    let selection = selection.without(hidden(call, place));
     let bytes = list::list(&*call.api.store, &shape, &selection, call.options).await?;
     Ok(answer::styled(StatusCode::OK, bytes, call.style))
 }
@@ -152,6 +158,7 @@ async fn read_many(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>,
 async fn open_watch(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
     let shape = shape(call, place)?;
     let selection = Selection::parse(&place.kind, place.namespace(), place.name(), call.options)?;
+    let selection = selection.without(hidden(call, place));
     let stop = edges::dismissed(call.api, call.user);
     let frames = watch::watch(&*call.api.store, shape, selection, call.options, stop).await?;
     let mut response = answer::json(StatusCode::OK, Bytes::new());

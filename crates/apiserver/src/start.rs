@@ -52,6 +52,8 @@ pub struct Config {
     pub definitions: Vec<Value>,
     /// This server's name among several, for people; leader election adds what makes it unique.
     pub identity: String,
+    /// What the surroundings add to objects, or refuse.
+    pub admission: Option<Arc<dyn Admission>>,
     /// What else the server that leads does.
     pub beside: Option<Beside>,
     /// How long edges' certificates last at most, in seconds.
@@ -166,7 +168,7 @@ pub async fn start(
         audit: config.audit,
         served: Arc::new(Served::new(config.kinds, &config.definitions)),
         identity: Some(config.identity),
-        admission: None,
+        admission: config.admission,
         beside: config.beside,
         edge_certificate_s: Some(config.edge_certificate_s),
     };
@@ -195,6 +197,7 @@ pub async fn start_parts(
         authz: Rbac::start(store.clone(), &tasks),
         admission,
         telemetry,
+        vault: edge_certificate_s.is_some(),
         pod_logs: OnceLock::new(),
         tasks: tasks.clone(),
         definitions: tokio::sync::Mutex::default(),

@@ -98,9 +98,18 @@ pub fn label(name: &str, value: &str) -> String {
     out
 }
 
+/// Writes metrics in the text form: for what comes and goes, and is counted elsewhere.
+pub type Source = Box<dyn Fn(&mut String) + Send + Sync>;
+
 /// Every metric of a process. Register once, keep the returned handle, write to it freely.
-#[derive(Debug, Default)]
-pub struct Registry(RwLock<Vec<Family>>);
+#[derive(Default)]
+pub struct Registry(RwLock<Vec<Family>>, RwLock<Vec<Source>>);
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Registry").field(&self.0).finish_non_exhaustive()
+    }
+}
 
 impl Registry {
     /// A counter with the given labels, such as `verb="GET",code="200"`; values from outside go through [`label`].
@@ -149,7 +158,12 @@ impl Registry {
         value
     }
 
-    /// All metrics in the text exposition format, sorted by name.
+    /// Adds families that `source` writes whenever metrics are asked for; their names must be nobody else's.
+    pub fn source(&self, source: Source) {
+        self.1.write().push(source);
+    }
+
+    /// All metrics in the text exposition format, sorted by name; then those of sources.
     pub fn render(&self) -> String {
         let families = self.0.read();
         let mut order: Vec<&Family> = families.iter().collect();
@@ -157,6 +171,9 @@ impl Registry {
         let mut out = String::new();
         for family in order {
             family.render(&mut out);
+        }
+        for source in &*self.1.read() {
+            source(&mut out);
         }
         out
     }

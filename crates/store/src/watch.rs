@@ -43,6 +43,16 @@ pub struct Watch {
 struct Ticks {
     every: Duration,
     due: Instant,
+    /// Due then in any case.
+    also: Option<Instant>,
+}
+
+impl Ticks {
+    /// When it is due next.
+    fn after(&self, now: Instant) -> Instant {
+        let next = now + self.every;
+        self.also.filter(|also| *also > now && *also < next).unwrap_or(next)
+    }
 }
 
 impl Watch {
@@ -88,7 +98,17 @@ impl Watch {
     /// Asks that an [`Event::Progress`] be yielded every `every`, once everything before it has been yielded.
     #[must_use]
     pub fn with_progress(mut self, every: Duration) -> Self {
-        self.progress = Some(Ticks { every, due: Instant::now() + every });
+        self.progress = Some(Ticks { every, due: Instant::now() + every, also: None });
+        self
+    }
+
+    /// Asks for one at a certain time, too.
+    #[must_use]
+    pub fn with_progress_at(mut self, at: Instant) -> Self {
+        if let Some(progress) = &mut self.progress {
+            progress.also = Some(at);
+            progress.due = progress.due.min(at);
+        }
         self
     }
 
@@ -96,7 +116,7 @@ impl Watch {
     /// change after a quiet time still comes at once.
     #[must_use]
     pub fn with_pace(mut self, every: Duration) -> Self {
-        self.pace = Some(Ticks { every, due: Instant::now() });
+        self.pace = Some(Ticks { every, due: Instant::now(), also: None });
         self
     }
 
@@ -153,7 +173,7 @@ impl Watch {
         let now = Instant::now();
         match &mut self.progress {
             Some(progress) if progress.due <= now => {
-                progress.due = now + progress.every;
+                progress.due = progress.after(now);
                 true
             }
             _ => false,

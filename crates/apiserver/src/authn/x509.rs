@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use landfall_api::landfall::UID_OID;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -18,9 +19,6 @@ pub enum Peer {
     /// A certificate we do not trust, or no longer: 401 unless a token says otherwise.
     Refused,
 }
-
-/// The subject attribute that carries a user's uid.
-const UID_OID: &str = "1.3.6.1.4.1.57683.2";
 
 /// The user a verified certificate (DER) names; none when it has no common name. Call it once per connection.
 pub fn user(der: &[u8]) -> Option<User> {

@@ -205,7 +205,8 @@ mod tests {
                 "subjects": [{"kind": "User", "name": user}]})
         };
         let mut all: Vec<Item> = objects().iter().filter_map(|(p, o)| Item::parse(p, o)).collect();
-        for role in ["admin", "edit", "view"] {
+        let ours = ["landfall-admin", "landfall-ingress-admin", "landfall-ingress-user"];
+        for role in ["admin", "edit", "view"].into_iter().chain(ours) {
             all.extend(Item::parse("rolebindings", &bind(role, role, role)));
         }
         let policy = Policy::compile(&all);
@@ -231,6 +232,21 @@ mod tests {
         check("admin", "create", GROUP, "roles", true);
         check("admin", "list", "", "services", true);
         check("admin", "delete", "", "configmaps", true);
+        for (user, claim, group, member) in [
+            ("landfall-ingress-user", true, false, false),
+            ("landfall-ingress-admin", true, true, false),
+            ("landfall-admin", true, true, true),
+            ("edit", true, false, false),
+        ] {
+            check(user, "create", "networking.k8s.io", "ingresses", true);
+            check(user, "create", "landfall.dev", "ingressclaims", claim);
+            check(user, "create", "landfall.dev", "ingressreplicasets", group);
+            check(user, "create", "landfall.dev", "ingressvipranges", group);
+            check(user, "create", "landfall.dev", "clusters", member);
+            check(user, "update", "landfall.dev", "groupplans", false);
+            check(user, "create", "", "secrets", user == "edit");
+        }
+        check("landfall-ingress-user", "list", "landfall.dev", "ingressreplicasets", true);
         check("anyone", "create", "authorization.k8s.io", "selfsubjectaccessreviews", true);
         check("anyone", "list", "", "services", false);
         let path = |groups: &[&str], path: &str, expected: bool| {

@@ -7,7 +7,7 @@ use crate::certificates::Subject;
 pub const ALIVE_S: i64 = 10;
 
 /// What a certificate may be used for; the first must be asked for.
-const USAGES: [&str; 3] = ["client auth", "digital signature", "key encipherment"];
+const USAGES: [&str; 4] = ["client auth", "server auth", "digital signature", "key encipherment"];
 
 /// A request, as it was asked.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,7 @@ fn edge_name<'a>(asked: &'a Asked<'_>) -> Result<&'a str, String> {
     }
     let first = USAGES.first().copied().unwrap_or_default();
     if !asked.usages.contains(&first) || asked.usages.iter().any(|usage| !USAGES.contains(usage)) {
-        return Err("the certificate of an edge is for client auth only".into());
+        return Err("the certificate of an edge is for client auth, and for server auth besides".into());
     }
     Ok(name)
 }
@@ -259,8 +259,9 @@ mod tests {
         check(&with(|a| a.subject.groups.push("system:masters".into())), None, "organization must be");
         check(&with(|a| a.subject.groups.clear()), None, "organization must be");
         check(&with(|a| a.subject.more = true), None, "nothing but");
-        check(&with(|a| a.usages = vec!["server auth"]), None, "client auth only");
-        check(&with(|a| a.usages.push("server auth")), None, "client auth only");
-        check(&with(|a| a.usages.clear()), None, "client auth only");
+        check(&with(|a| a.usages = vec!["server auth"]), None, "is for client auth");
+        check(&with(|a| a.usages.push("code signing")), None, "is for client auth");
+        check(&with(|a| a.usages.clear()), None, "is for client auth");
+        check(&with(|a| a.usages.push("server auth")), None, "e1 in a instead of ");
     }
 }

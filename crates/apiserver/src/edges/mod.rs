@@ -20,7 +20,7 @@ pub mod sweep;
 
 use std::sync::Arc;
 
-use landfall_api::landfall::GROUP;
+use landfall_api::landfall::{CERTIFICATES_NAMESPACE, EDGE_USER_PREFIX, EDGES_GROUP, GROUP};
 use landfall_api::rules::read::{child, same, text};
 use landfall_api::{Kind, Status, meta};
 use landfall_store::{Entry, Event, Revision, Snapshot, Store};
@@ -33,9 +33,9 @@ use crate::authz::{Attributes, Verdict};
 use crate::{certificates, encode, keys};
 
 /// The group of all edges.
-pub const EDGES: &str = "system:landfall:edges";
+pub const EDGES: &str = EDGES_GROUP;
 /// How edges are called, before their name.
-pub const USER_PREFIX: &str = "system:landfall:edge:";
+pub const USER_PREFIX: &str = EDGE_USER_PREFIX;
 /// The group of those who may become edges.
 pub const BOOTSTRAPPERS: &str = "system:bootstrappers:landfall:edges";
 /// Who signs for edges.
@@ -50,7 +50,7 @@ pub const REQUEST_ANNOTATION: &str = "landfall.dev/certificate-request";
 pub const PLURAL: &str = "edges";
 
 /// What edges may read, in all namespaces.
-const READABLE: &str = "trafficplans";
+const READABLE: [&str; 3] = ["trafficplans", "routeplans", "groupplans"];
 /// How many changes are looked at at once.
 const BATCH_MAX: usize = 64;
 
@@ -132,7 +132,10 @@ pub fn authorize(asked: &Attributes<'_>, own_request: &dyn Fn(&str) -> bool) -> 
     let allowed = match (asked.group, asked.resource, asked.subresource, asked.verb) {
         (certificates::GROUP, certificates::PLURAL, "", "create") => true,
         (certificates::GROUP, certificates::PLURAL, "", "get") => own_request(asked.name),
-        (GROUP, READABLE, "", "get" | "list" | "watch") => edge.is_some(),
+        (GROUP, plural, "", "get" | "list" | "watch") if READABLE.contains(&plural) => edge.is_some(),
+        ("", "secrets", "", "get" | "list" | "watch") => {
+            edge.is_some() && asked.namespace == CERTIFICATES_NAMESPACE
+        }
         (GROUP, PLURAL, "" | "status", "get" | "patch" | "update") => edge == Some(asked.name),
         _ => false,
     };
@@ -234,8 +237,20 @@ mod tests {
                 check(user, "get", what, "x", false);
             }
         }
+        for verb in ["get", "list", "watch"] {
+            check(&e1, verb, "landfall.dev/routeplans", "", true);
+            check(&e1, verb, "landfall.dev/groupplans", "", true);
+            check(&e1, verb, "landfall.dev/ingressreplicasets", "", false);
+            check(&e1, verb, "/secrets", "s", false);
+        }
         let alone = User { name: format!("{USER_PREFIX}e1"), ..User::default() };
         check(&alone, "get", plans, "p", false);
+        for (user, verb, allowed) in
+            [(&e1, "get", true), (&e1, "watch", true), (&e1, "update", false), (&bootstrapper, "get", false)]
+        {
+            let asked = Attributes::resource(user, verb, "", "secrets", CERTIFICATES_NAMESPACE, "s");
+            assert_eq!(authorize(&asked, &|_| false).is_some(), allowed, "{verb} certificates");
+        }
     }
 
     #[test]

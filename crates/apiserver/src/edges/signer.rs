@@ -150,7 +150,8 @@ async fn settle(api: &Arc<Api>, signer: &Signer, request: &Value) -> Result<(), 
             conditions(api, request, Part::Approval, "Denied", "EdgeRefused", &why).await
         }
         Decision::Sign { edge, how } => {
-            let uid = edge_object(api, &edge, how, request).await?;
+            let owner = |cluster: &str| get("clusters", cluster).map(|object| meta::uid(&object).to_owned());
+            let uid = edge_object(api, &edge, how, owner, request).await?;
             if !asked.approved {
                 let why = format!("{} may have a certificate for the edge {edge}", asked.username);
                 conditions(api, request, Part::Approval, "Approved", "AutoApproved", &why).await?;
@@ -189,7 +190,15 @@ fn holder(edge: &Value) -> Holder {
 }
 
 /// The uid of the Edge that a certificate is for, which is made if it must be.
-async fn edge_object(api: &Arc<Api>, name: &str, how: How, request: &Value) -> Result<String, Status> {
+///
+/// It is its cluster's: when that is no member any more, its edges are none of the federation's.
+async fn edge_object(
+    api: &Arc<Api>,
+    name: &str,
+    how: How,
+    owner: impl Fn(&str) -> Option<String>,
+    request: &Value,
+) -> Result<String, Status> {
     let (cluster, instead_of) = match how {
         How::Keep { uid } => return Ok(uid),
         How::Make { cluster, instead_of } => (cluster, instead_of),
@@ -210,10 +219,14 @@ async fn edge_object(api: &Arc<Api>, name: &str, how: How, request: &Value) -> R
     if let Some(id) = requester.strip_prefix(bootstrap_token::USER_PREFIX) {
         annotations[TOKEN_ANNOTATION] = json!(id);
     }
-    let edge = json!({
+    let mut edge = json!({
         "apiVersion": API_VERSION, "kind": "Edge",
         "metadata": {"name": name, "annotations": annotations}, "spec": {"cluster": cluster},
     });
+    if let Some(uid) = owner(&cluster) {
+        let owner = json!({"apiVersion": API_VERSION, "kind": "Cluster", "name": cluster, "uid": uid});
+        edge["metadata"]["ownerReferences"] = json!([owner]);
+    }
     inside.create(place.clone(), edge).await?;
     let made = inside.get(place).await?;
     tracing::info!(edge = name, cluster, "an edge comes in");
@@ -255,6 +268,7 @@ async fn sign(
         &String::from_utf8_lossy(pem),
         (&format!("{USER_PREFIX}{edge}"), super::EDGES, uid),
         (now_s.saturating_sub(backdate_s), now_s.saturating_add(lifetime_s)),
+        list(child(request, "spec"), "usages").iter().any(|usage| usage == "server auth"),
     );
     let certificate = certificate.map_err(|error| Status::internal(error.to_string()))?;
     change(api, request, Part::Status, |object| {

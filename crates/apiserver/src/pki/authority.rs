@@ -95,16 +95,21 @@ impl Authority {
     }
 
     /// An edge's certificate (PEM) for the key of a signing request (PEM): its user, group and uid, from and until when
-    /// in seconds since 1970. Nothing but the key is taken from the request: who the client is, the caller says.
+    /// in seconds since 1970, and whether it serves other edges too. Nothing but the key is taken from the request: who the
+    /// client is, the caller says.
     pub fn edge(
         &self,
         request_pem: &str,
         (name, group, uid): (&str, &str, &str),
         (from_s, until_s): (i64, i64),
+        serves: bool,
     ) -> Result<String, rcgen::Error> {
         let mut request = CertificateSigningRequestParams::from_pem(request_pem)?;
         let mut params = client_params(name, group, 0, from_s);
         params.distinguished_name.push(DnType::CustomDnType(UID_OID.to_vec()), uid);
+        if serves {
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
         let (y, m, d) = day(from_s, 0);
         params.not_before = rcgen::date_time_ymd(y, m, d) + in_day(from_s);
         let (y, m, d) = day(until_s, 0);

@@ -192,7 +192,10 @@ fn a_request_gets_the_name_the_caller_says() {
     params.distinguished_name.push(rcgen::DnType::OrganizationName, MASTERS);
     let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
     let until = (now() - 60, now() + 60);
-    let cert = hub.authority.edge(&request, ("edge-1", "landfall:edges", "u-1"), until);
+    let cert = hub.authority.edge(&request, ("edge-1", "landfall:edges", "u-1"), until, false);
+    assert!(!serves(cert.as_ref().expect("a certificate")));
+    let both = hub.authority.edge(&request, ("edge-1", "landfall:edges", "u-1"), until, true);
+    assert!(serves(&both.expect("a certificate")));
     let Ok(Peer::User(user)) =
         shake(&hub.tls, &hub.authority, Some((cert.expect("a certificate"), key.serialize_pem())))
     else {
@@ -201,5 +204,15 @@ fn a_request_gets_the_name_the_caller_says() {
     assert_eq!((user.name.as_str(), user.groups[0].as_str()), ("edge-1", "landfall:edges"));
     assert_eq!(user.uid, "u-1");
     assert!(!user.in_group(MASTERS));
-    assert!(hub.authority.edge("nonsense", ("x", "", ""), until).is_err());
+    assert!(hub.authority.edge("nonsense", ("x", "", ""), until, false).is_err());
+}
+
+/// Whether a certificate (PEM) is good for servers; it must be for clients.
+fn serves(pem: &str) -> bool {
+    use x509_parser::prelude::FromDer as _;
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+    let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(&der).expect("a certificate");
+    let usage = parsed.extended_key_usage().expect("readable").expect("usages");
+    assert!(usage.value.client_auth);
+    usage.value.server_auth
 }

@@ -24,6 +24,8 @@ pub struct Selection {
     by_metadata: bool,
     /// Whether whatever is under the prefix satisfies `fields`.
     implied: bool,
+    /// Keys that begin with this are not meant.
+    except: Option<String>,
 }
 
 impl Selection {
@@ -59,12 +61,19 @@ impl Selection {
             };
             term.equal && known == Some(&*term.value)
         });
-        Ok(Self { prefix, exact, labels, fields, by_metadata, implied })
+        Ok(Self { prefix, exact, labels, fields, by_metadata, implied, except: None })
+    }
+
+    /// The same without what has keys that begin with a prefix.
+    pub fn without(mut self, prefix: Option<String>) -> Self {
+        // Where it could not be met anyway, the rest is as quick as before.
+        self.except = prefix.filter(|p| p.starts_with(&self.prefix) || self.prefix.starts_with(p.as_str()));
+        self
     }
 
     /// Whether every object under the prefix is meant.
     pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.implied
+        self.except.is_none() && self.labels.is_everything() && self.implied
     }
 
     /// Whether an entry is meant.
@@ -72,7 +81,10 @@ impl Selection {
         if self.exact && *entry.key != *self.prefix {
             return false;
         }
-        if self.is_everything() {
+        if self.except.as_ref().is_some_and(|prefix| entry.key.starts_with(prefix.as_str())) {
+            return false;
+        }
+        if self.labels.is_everything() && self.implied {
             return true;
         }
         if self.by_metadata {

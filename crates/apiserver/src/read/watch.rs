@@ -21,6 +21,9 @@ use crate::{encode, errors};
 /// How often a watch that allows bookmarks gets one, as in Kubernetes.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
+/// And one so long before it ends, as in Kubernetes: who goes on from there need not read everything again.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
 /// The most events taken from the store, and the most bytes joined, for one frame.
 const BATCH_EVENTS_MAX: usize = 256;
 const FRAME_BYTES_MAX: usize = 256 * 1024;
@@ -67,7 +70,10 @@ pub async fn watch(
         tokio::select! { () = tokio::time::sleep(timeout) => {}, () = stop => {} }
     };
     let opened = match opened {
-        Ok(watch) if options.bookmarks => Ok(watch.with_pace(PACE).with_progress(BOOKMARK_EVERY)),
+        Ok(watch) if options.bookmarks => {
+            let last = tokio::time::Instant::now() + timeout.saturating_sub(BOOKMARK_BEFORE_END);
+            Ok(watch.with_pace(PACE).with_progress(BOOKMARK_EVERY).with_progress_at(last))
+        }
         Ok(watch) => Ok(watch.with_pace(PACE)),
         Err(error) => Err(error),
     };

@@ -21,6 +21,7 @@ use crate::read::list;
 use crate::read::select::Selection;
 use crate::read::shape::{Include, Shape};
 use crate::serve::Call;
+use crate::vault;
 use crate::write::body::value as decode_value;
 use crate::write::delete::{self, DeleteOptions};
 use crate::write::{By, Deed, update};
@@ -39,7 +40,8 @@ where
     let by = by(call, place, &manager);
     let written =
         delete::delete(call.api, &place.home, place.namespace(), place.name(), &options, &by).await?;
-    if written.deed == Deed::Marked {
+    let hides = call.api.vault && vault::hides(&place.kind, place.namespace(), call.user);
+    if written.deed == Deed::Marked && !hides {
         return written_answer(call, place, &written);
     }
     let uid = encode::decode(&written.entry).map(|o| meta::uid(&o).to_owned()).unwrap_or_default();

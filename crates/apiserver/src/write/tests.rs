@@ -38,6 +38,7 @@ impl Hub {
             kinds: kinds::federation(),
             definitions: Vec::new(),
             identity: "test".into(),
+            admission: None,
             beside: None,
         };
         let server = start::start(config, store, listener).await.unwrap();

@@ -79,6 +79,73 @@ async fn roles_give_what_they_say_at_once() {
     hub.stop().await;
 }
 
+/// Who may read all Secrets may not read the members' credentials: neither one by one, nor among all others, nor by writing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_of_members_are_not_given_out_by_roles() {
+    let hub = Hub::start().await;
+    let (ask, jane) = (&hub.admin, hub.with_token("jane-token").await);
+    ask.post("/api/v1/namespaces", &json!({"metadata": {"name": "landfall-system"}})).await.ok();
+    let inside = "/api/v1/namespaces/landfall-system/secrets";
+    ask.post(inside, &secret("cluster-east", &json!({}))).await.ok();
+    ask.post(SECRETS, &secret("a", &json!({}))).await.ok();
+    let binding = json!({
+        "metadata": {"name": "everything"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    });
+    ask.post(&format!("{RBAC}/clusterrolebindings"), &binding).await.ok();
+    let everywhere = |answer: &crate::support::Answer| answer.code == 200;
+    jane.until(SECRETS, "she may", everywhere).await;
+
+    let said = jane.get(&format!("{inside}/cluster-east")).await.refused(403, "Forbidden");
+    assert_eq!(
+        said,
+        "secrets \"cluster-east\" is forbidden: User \"jane\" cannot get resource \"secrets\" in API group \"\" in the \
+         namespace \"landfall-system\": the credentials of member clusters in landfall-system are read by the hub and by \
+         the group system:masters only"
+    );
+    for path in [
+        inside.to_owned(),
+        format!("{inside}?watch=1"),
+        format!("{inside}?fieldSelector=metadata.name%3Dcluster-east"),
+    ] {
+        jane.get(&path).await.refused(403, "Forbidden");
+    }
+    jane.get("/api/v1/watch/namespaces/landfall-system/secrets/cluster-east").await.refused(403, "Forbidden");
+    jane.delete(inside).await.refused(403, "Forbidden");
+    let merge = [("content-type", "application/merge-patch+json")];
+    jane.send("PATCH", &format!("{inside}/cluster-east"), &merge, "{}").await.refused(403, "Forbidden");
+    let can = json!({"spec": {"resourceAttributes": {
+        "verb": "get", "resource": "secrets", "namespace": "landfall-system", "name": "cluster-east",
+    }}});
+    let review = jane.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &can).await.ok();
+    assert_eq!(review["status"]["allowed"], false);
+
+    // Among all Secrets they are not there, in whatever form, by whatever selector, and no event tells of them.
+    let names = jane.get("/api/v1/secrets").await.names();
+    assert!(names.contains(&"a".to_owned()) && !names.contains(&"cluster-east".to_owned()), "{names:?}");
+    let selected = "/api/v1/secrets?fieldSelector=metadata.namespace%3Dlandfall-system";
+    assert!(jane.get(selected).await.names().is_empty());
+    assert_eq!(ask.get(selected).await.names(), ["cluster-east"]);
+    let named = "fieldSelector=metadata.name%3Da";
+    let mut events = jane.watch(&format!("/api/v1/secrets?watch=1&{named}")).await;
+    let mut all = jane.watch("/api/v1/secrets?watch=1").await;
+    events.expect(&["ADDED a"]).await;
+    all.expect(&["ADDED a"]).await;
+
+    // Blindly, roles let her write.
+    let mut held = secret("cluster-west", &json!({}));
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    jane.post(inside, &held).await.ok();
+    let gone = jane.delete(&format!("{inside}/cluster-west")).await.ok();
+    assert_eq!((&gone["kind"], &gone["data"]), (&json!("Status"), &json!(null)), "not even what is held");
+    ask.post(SECRETS, &secret("b", &json!({}))).await.ok();
+    all.expect(&["ADDED b"]).await;
+    let seen = ask.get(&format!("{inside}/cluster-west")).await.ok();
+    assert_eq!(seen["metadata"]["name"], "cluster-west", "administrators read it");
+    hub.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_may_act_as_another_if_allowed() {
     let hub = Hub::start().await;

@@ -123,6 +123,12 @@ async fn progress_never_runs_ahead() {
     assert_eq!(batch(&mut watch, 1).await.unwrap(), ["a/1@4"], "more is ready, so no mark yet");
     assert_eq!(batch(&mut watch, 9).await.unwrap(), ["a/2@5", "=5"], "also when changes never pause");
 
+    let last = tokio::time::Instant::now() + every;
+    let mut ends =
+        mirror.watch("a/", 5).unwrap().with_progress(Duration::from_secs(3600)).with_progress_at(last);
+    assert_eq!(batch(&mut ends, 9).await.unwrap(), ["=5"], "at a certain time, too");
+    assert!(is_quiet(&mut ends).await, "once");
+
     let mut ahead = mirror.watch("a/", 7).unwrap().with_progress(every);
     tokio::time::sleep(every * 2).await;
     assert!(is_quiet(&mut ahead).await, "no mark before where it began");

@@ -56,8 +56,14 @@ const LANDFALL: &[&str] = &["landfall.dev"];
 const LANDFALL_AND_GKE: &[&str] = &["landfall.dev", "networking.gke.io"];
 
 /// ClusterRoles whose rules are gathered from others: name and the role they feed in turn.
-pub(super) const AGGREGATED: &[(&str, Option<&str>)] =
-    &[("admin", None), ("edit", Some("admin")), ("view", Some("edit"))];
+pub(super) const AGGREGATED: &[(&str, Option<&str>)] = &[
+    ("admin", None),
+    ("edit", Some("admin")),
+    ("view", Some("edit")),
+    ("landfall-admin", None),
+    ("landfall-ingress-admin", Some("landfall-admin")),
+    ("landfall-ingress-user", Some("landfall-ingress-admin")),
+];
 
 /// ClusterRoleBindings: the role, which gives the name, and the groups.
 pub(super) const BINDINGS: &[(&str, &[&str])] = &[
@@ -325,8 +331,56 @@ pub(super) const ROLES: &[Row] = &[
                     "trafficpolicies/status",
                     "trafficplans",
                     "trafficplans/status",
+                    "routeplans",
+                    "routeplans/status",
                 ],
             ),
+        ],
+    },
+    // Who has ingresses: they, and claims for groups to serve them; groups can be seen, to know what to ask for.
+    Row {
+        name: "system:landfall:aggregate-to-ingress-user",
+        aggregate_to: Some("landfall-ingress-user"),
+        rules: &[
+            Short::On(READ_WRITE, NETWORKING, &["ingresses"]),
+            Short::On(READ, NETWORKING, &["ingresses/status", "ingressclasses"]),
+            Short::On(READ_WRITE, LANDFALL, &["ingressclaims"]),
+            Short::On(READ, LANDFALL, &["ingressclaims/status", "routeplans", "routeplans/status"]),
+            Short::On(
+                READ,
+                LANDFALL,
+                &[
+                    "ingressreplicasets",
+                    "ingressreplicasets/status",
+                    "ingressvipranges",
+                    "ingressvipranges/status",
+                ],
+            ),
+            Short::On(READ, EVENTS, &["events"]),
+        ],
+    },
+    // Who has groups: they, and where their addresses come from.
+    Row {
+        name: "system:landfall:aggregate-to-ingress-admin",
+        aggregate_to: Some("landfall-ingress-admin"),
+        rules: &[
+            Short::On(
+                READ_WRITE,
+                LANDFALL,
+                &["ingressreplicasets", "ingressreplicasets/scale", "ingressvipranges"],
+            ),
+            Short::On(READ_WRITE, NETWORKING, &["ingressclasses"]),
+            Short::On(READ, LANDFALL, &["groupplans", "edges", "clusters"]),
+        ],
+    },
+    // Who has the federation.
+    Row {
+        name: "system:landfall:aggregate-to-admin",
+        aggregate_to: Some("landfall-admin"),
+        rules: &[
+            Short::On(READ_WRITE, LANDFALL_AND_GKE, &["multiclusteringresses", "multiclusterservices"]),
+            Short::On(READ_WRITE, LANDFALL, &["clusters", "dnszones", "edges", "trafficpolicies"]),
+            Short::On(READ, LANDFALL, &["*"]),
         ],
     },
 ];

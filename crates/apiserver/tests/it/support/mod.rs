@@ -165,6 +165,7 @@ fn count_panics() {
 fn config(directory: &Path, address: SocketAddr, keys_of: Option<&Path>, identity: &str) -> start::Config {
     let shared = |name: &str| keys_of.map(|other| other.join("pki").join(name));
     start::Config {
+        admission: None,
         beside: None,
         edge_certificate_s: 3600,
         pki: pki::Config {
