@@ -33,7 +33,12 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    /// Whether a client stands inside our own member.
+    /// Whether a client stands inside our own member, by where it came in or by its address.
+    pub(crate) fn holds(&self, client: Client) -> bool {
+        client.inside || self.is_inside(client.address)
+    }
+
+    /// Whether an address is inside our own member.
     pub(crate) fn is_inside(&self, client: IpAddr) -> bool {
         self.inside
             .iter()
@@ -45,6 +50,8 @@ impl Manner {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
+    /// It came in where only clients inside our own member come in.
+    pub(crate) inside: bool,
     pub(crate) tcp: bool,
     pub(crate) now_s: u32,
     pub(crate) luck: u64,
@@ -170,7 +177,7 @@ pub(crate) struct Vantage {
 fn vantage(snapshot: &Snapshot, manner: &Manner, client: Client, query: &Query<'_>) -> Vantage {
     let stage = &snapshot.stage;
     let slot = |place| stage.scene.places.slot(place);
-    if manner.is_inside(client.address) {
+    if manner.holds(client) {
         return Vantage { slot: slot(Place::Unknown), inside: true, scope: 0 };
     }
     match query.edns.and_then(|edns| edns.subnet).filter(|subnet| subnet.source > 0) {

@@ -11,6 +11,8 @@ use landfall_api::addresses::parse_cidr;
 pub struct Config {
     /// Addresses to answer on, each by UDP and TCP. Port 0 is any free one, the same for both.
     pub listen: Vec<SocketAddr>,
+    /// The same, but whoever asks here stands inside our own member, whatever its address.
+    pub listen_inside: Vec<SocketAddr>,
     /// UDP threads for each address; as many as there are cores when 0.
     pub threads: usize,
     /// The member that this edge stands in.
@@ -26,6 +28,8 @@ pub struct Config {
     pub rate: Option<Rate>,
     /// Keys that may transfer zones.
     pub keys: Vec<Key>,
+    /// Servers that transfer zones, and are told when they have changed.
+    pub secondaries: Vec<Secondary>,
     /// A database of the world's addresses in MaxMind's format.
     pub world: Option<PathBuf>,
     /// How long a TCP connection may be silent between two questions.
@@ -50,6 +54,15 @@ pub struct Key {
     pub secret: Vec<u8>,
 }
 
+/// A server that transfers zones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secondary {
+    /// Where it is told.
+    pub address: SocketAddr,
+    /// The key that signs it, by its name.
+    pub key: Option<String>,
+}
+
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
@@ -66,6 +79,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            listen_inside: Vec::new(),
             threads: 0,
             cluster: None,
             inside: Vec::new(),
@@ -73,6 +87,7 @@ impl Default for Config {
             cookie_secrets: Vec::new(),
             rate: Some(Rate::default()),
             keys: Vec::new(),
+            secondaries: Vec::new(),
             world: None,
             tcp_idle: Duration::from_secs(10),
         }

@@ -8,7 +8,7 @@
 //!                                    └─► signed, transfer     └─ names, vantage, order: landfall_plan::records
 //! ```
 //!
-//! Reading order: `config`, `responder`, `server`, `zone`, `wire`, `answer`, `lookup`, `srv`, `serve`, then `signed` and `transfer`.
+//! Reading order: `config`, `responder`, `server`, `zone`, `wire`, `answer`, `lookup`, `srv`, `serve`, then `signed`, `transfer` and `notify`.
 //!
 //! A question over UDP is answered without allocation and without a lock: a thread holds the snapshot it last saw, and looks
 //! once per batch of packets whether there is a newer one. Records stand ready as bytes; what a packet says decides only which of
@@ -23,6 +23,7 @@ mod cookie;
 mod limit;
 mod lookup;
 mod metrics;
+mod notify;
 mod responder;
 mod serve;
 mod server;
@@ -34,7 +35,7 @@ mod wire;
 mod world;
 mod zone;
 
-pub use config::{Config, Key, Rate, StartError};
+pub use config::{Config, Key, Rate, Secondary, StartError};
 pub use responder::Responder;
 pub use server::{Server, start};
 pub use zone::catalog::Change;

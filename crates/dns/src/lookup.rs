@@ -114,7 +114,8 @@ fn host(snapshot: &Snapshot, top: Option<usize>, asked: Asked<'_>, reply: &mut R
         Found::Foreign => return Some((Outcome::Refused, 0)),
         Found::Missing { zone } => return Some((Outcome::NxDomain, zone)),
         Found::Empty { zone } => (some(asked, reply)?, zone),
-        Found::Service { key, zone } => match snapshot.services.get(key) {
+        Found::Service { key, zone } => match snapshot.fronts.get(key).or_else(|| snapshot.services.get(key))
+        {
             Some(service) => {
                 let base = Base { at: 0, scope: Scope::All, zone_at: zone.or(top).unwrap_or(0) };
                 (base_name(snapshot, service, base, asked, reply)?, zone)
@@ -333,7 +334,7 @@ pub(crate) fn climb(
         Scope::Region(_) => 1,
         Scope::Zone(_) => 2,
     });
-    while !service.serves(&snapshot.stage, scope) && scope != Scope::All {
+    while !service.serves(&snapshot.stage, scope, asked.vantage.inside) && scope != Scope::All {
         let next = match scope {
             Scope::Zone(zone) => {
                 let zone = snapshot.stage.scene.places.zones.get(usize::from(zone));
@@ -380,13 +381,14 @@ fn base_name(
         }
         None => true,
     };
-    let slot = asked.vantage.slot;
-    let mut view = service.view(&snapshot.stage, slot, scope, fits);
+    let client = (asked.vantage.slot, asked.vantage.inside);
+    let mut view = service.view(&snapshot.stage, client, scope, fits);
     let get = |number: u16| service.targets.get(usize::from(number));
     // Host names stand for addresses only where there is no address at all. The top of a zone cannot be another name.
-    let alone = single || service.targets.iter().all(|target| target.alias(own(target)).is_some());
+    let mut told = service.targets.iter().filter(|target| target.is_for(asked.vantage.inside));
+    let alone = single || told.all(|target| target.alias(own(target)).is_some());
     if alone && view.as_slice().is_empty() {
-        view = service.view(&snapshot.stage, slot, scope, |target| target.alias(own(target)).is_some());
+        view = service.view(&snapshot.stage, client, scope, |target| target.alias(own(target)).is_some());
     }
     let chosen = choose(service.policy, &view, asked.luck);
     let hostname = chosen.first(&view).and_then(get).and_then(|target| target.alias(own(target)));

@@ -32,6 +32,8 @@ pub(crate) struct Metrics {
     pub(crate) tcp: Arc<Counter>,
     pub(crate) tcp_refused: Arc<Counter>,
     pub(crate) transfers: Arc<Counter>,
+    pub(crate) notified: Arc<Counter>,
+    pub(crate) unheard: Arc<Counter>,
     pub(crate) services: Arc<Gauge>,
     pub(crate) serial: Arc<Gauge>,
 }
@@ -44,6 +46,10 @@ impl Metrics {
             registry.counter("landfall_dns_queries_total", help, &label("transport", transport))
         };
         let counter = |name, help| registry.counter(name, help, "");
+        let notify = |outcome| {
+            let help = "Zones that secondaries were told have changed.";
+            registry.counter("landfall_dns_notifies_total", help, &label("outcome", outcome))
+        };
         Self {
             queries_udp: queries("udp"),
             queries_tcp: queries("tcp"),
@@ -60,6 +66,8 @@ impl Metrics {
             tcp: counter("landfall_dns_tcp_connections_total", "TCP connections that were taken."),
             tcp_refused: counter("landfall_dns_tcp_refused_total", "TCP connections over the limit."),
             transfers: counter("landfall_dns_transfers_total", "Zones that were transferred."),
+            notified: notify("heard"),
+            unheard: notify("unheard"),
             services: registry.gauge("landfall_dns_services", "Services that have names.", ""),
             serial: registry.gauge("landfall_dns_serial", "The zones' serial number.", ""),
         }

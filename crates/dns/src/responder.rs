@@ -10,6 +10,7 @@ use landfall_plan::records::{Place, Resolved, explain};
 use landfall_runtime::clock;
 use landfall_runtime::metrics::Registry;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::answer::Manner;
 use crate::config::{Config, StartError, prefixes};
@@ -54,7 +55,7 @@ impl Responder {
     /// to be transferred.
     pub fn respond_tcp(&self, client: IpAddr, packet: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let reply = matches!(tcp::answer(&self.shared, client, packet, &mut out), tcp::Next::Reply);
+        let reply = matches!(tcp::answer(&self.shared, client, false, packet, &mut out), tcp::Next::Reply);
         reply.then_some(out)
     }
 
@@ -127,7 +128,9 @@ impl Responder {
         let snapshot = catalog.snapshot();
         self.shared.metrics.services.set(i64::try_from(snapshot.services.len()).unwrap_or(0));
         self.shared.metrics.serial.set(i64::from(snapshot.serial));
+        let serial = snapshot.serial;
         self.shared.snapshot.store(Arc::new(snapshot.clone()));
+        self.shared.serial.send_replace(serial);
     }
 }
 
@@ -149,6 +152,7 @@ fn shared(config: &Config, catalog: &Catalog, registry: &Registry) -> Result<Sha
         tcp_idle: config.tcp_idle,
         metrics: Metrics::new(registry),
         stopping: AtomicBool::new(false),
+        serial: watch::Sender::new(0),
     })
 }
 

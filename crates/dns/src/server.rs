@@ -11,6 +11,7 @@ use landfall_runtime::tasks::Tasks;
 use socket2::Socket;
 
 use crate::config::{Config, StartError};
+use crate::notify;
 use crate::responder::{Responder, random};
 use crate::serve::{socket, tcp, udp};
 use crate::state::Shared;
@@ -27,15 +28,18 @@ pub fn start(config: &Config, tasks: &Tasks, registry: &Registry) -> Result<Serv
     let shared = responder.shared.clone();
     let mut addresses = Vec::new();
     let mut sockets = Vec::new();
-    for listen in &config.listen {
+    let inside = config.listen_inside.iter().map(|listen| (listen, true));
+    for (listen, inside) in config.listen.iter().map(|listen| (listen, false)).chain(inside) {
         let (address, listener, own) =
             bind(config, *listen).map_err(|source| StartError::Listen { address: *listen, source })?;
         addresses.push(address);
-        sockets.extend(own.into_iter().map(|socket| (Arc::new(socket), address.ip().is_unspecified())));
+        let listening = udp::Listening { asks_address: address.ip().is_unspecified(), inside };
+        sockets.extend(own.into_iter().map(|socket| (Arc::new(socket), listening)));
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| StartError::Listen { address, source })?;
-        tasks.spawn_until_stop(tcp::run(shared.clone(), listener, tasks.clone()));
+        tasks.spawn_until_stop(tcp::run(shared.clone(), listener, inside, tasks.clone()));
     }
+    notify::start(config, &shared, tasks)?;
     threads(&shared, sockets, tasks)?;
     Ok(Server { responder, addresses })
 }
@@ -62,13 +66,17 @@ fn bind(
 }
 
 /// Starts a thread for each socket, and a task that ends them.
-fn threads(shared: &Arc<Shared>, sockets: Vec<(Arc<Socket>, bool)>, tasks: &Tasks) -> Result<(), StartError> {
+fn threads(
+    shared: &Arc<Shared>,
+    sockets: Vec<(Arc<Socket>, udp::Listening)>,
+    tasks: &Tasks,
+) -> Result<(), StartError> {
     let mut running: Vec<(Arc<Socket>, JoinHandle<()>)> = Vec::new();
-    for (socket, asks_address) in sockets {
+    for (socket, listening) in sockets {
         let (shared, own) = (shared.clone(), socket.clone());
         let seed = u64::from_ne_bytes(random()?);
         let thread = std::thread::Builder::new().name("dns".to_owned());
-        let handle = thread.spawn(move || udp::run(&shared, &own, asks_address, seed));
+        let handle = thread.spawn(move || udp::run(&shared, &own, listening, seed));
         running.push((socket, handle.map_err(StartError::Thread)?));
     }
     let (shared, stop) = (shared.clone(), tasks.stopping());
@@ -88,7 +96,7 @@ fn threads(shared: &Arc<Shared>, sockets: Vec<(Arc<Socket>, bool)>, tasks: &Task
 }
 
 impl Server {
-    /// The addresses it answers on.
+    /// The addresses it answers on: those for everybody, then those for clients inside.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

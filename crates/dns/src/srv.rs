@@ -28,7 +28,8 @@ pub(crate) fn ports(
         let is_step = asked.kind == kind::CNAME && steps > 0;
         return Some(if is_step { Outcome::Answer } else { Outcome::NoData });
     }
-    let view = service.view(&snapshot.stage, asked.vantage.slot, scope, |_| true);
+    let client = (asked.vantage.slot, asked.vantage.inside);
+    let view = service.view(&snapshot.stage, client, scope, |_| true);
     let mut places = [(0_u16, 0_u16); 16];
     let mut count = 0;
     for ((number, share), rank) in view.as_slice().iter().zip(0_u16..) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hickory_proto::rr::TSigner;
+use tokio::sync::watch;
 
 use crate::answer::Manner;
 use crate::limit::Limiter;
@@ -22,4 +23,6 @@ pub(crate) struct Shared {
     pub(crate) tcp_idle: Duration,
     pub(crate) metrics: Metrics,
     pub(crate) stopping: AtomicBool,
+    /// Tells of every new snapshot, by its serial.
+    pub(crate) serial: watch::Sender<u32>,
 }

@@ -26,6 +26,8 @@ use crate::zone::service::Service;
 
 /// So many records go into one message.
 const RECORDS_MAX: usize = 100;
+/// So many records of a name and type go to secondaries, the nearest first: BIND refuses zones that have more.
+const SET_MAX: usize = 100;
 /// How long a secondary may take for one message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -148,8 +150,8 @@ fn names(snapshot: &Snapshot, zone: Zone, key: &[u8], service: &Service) -> Vec<
     let mut names = Vec::new();
     for (name, scope) in all.into_iter().filter(|(name, _)| name.ends_with(&format!(".{apex}"))) {
         let mut both = |name: String| names.extend([(name.clone(), kind::A), (name, kind::AAAA)]);
-        if service.serves(&snapshot.stage, scope) {
-            for target in &service.targets {
+        if service.serves(&snapshot.stage, scope, false) {
+            for target in service.targets.iter().filter(|target| target.is_for(false)) {
                 let label = text(target.label(&snapshot.stage).get(1..).unwrap_or_default());
                 for pod in target.pods() {
                     both(format!("{}.{label}.{name}", text(pod.label.get(1..).unwrap_or_default())));
@@ -174,7 +176,7 @@ fn ask(shared: &Shared, snapshot: &Snapshot, client: IpAddr, name: &str, kind: u
     packet.extend([kind.to_be_bytes(), class::IN.to_be_bytes()].concat());
     let mut room = Name::root();
     let Read::Query(query) = read(&packet, &mut room) else { return Vec::new() };
-    let client = Client { address: client, tcp: true, now_s: 0, luck: 0 };
+    let client = Client { address: client, inside: false, tcp: true, now_s: 0, luck: 0 };
     let mut out = vec![0; usize::from(u16::MAX)];
     let Done::Reply { length, .. } = respond_to(snapshot, &shared.manner, client, &packet, &query, &mut out)
     else {
@@ -187,5 +189,5 @@ fn ask(shared: &Shared, snapshot: &Snapshot, client: IpAddr, name: &str, kind: u
     let fresh =
         |record: &Record| kind != kind::AAAA || record.record_type() != hickory_proto::rr::RecordType::CNAME;
     let records = message.answers.into_iter().filter(|record| Some(&record.name) == own.as_ref());
-    records.filter(|record| fresh(record) && seen.insert(record.to_string())).collect()
+    records.filter(|record| fresh(record) && seen.insert(record.to_string())).take(SET_MAX).collect()
 }

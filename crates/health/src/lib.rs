@@ -20,5 +20,5 @@ pub mod prober;
 
 pub use check::{Check, Protocol};
 pub use opinion::{Opinion, Outcome};
-pub use probe::{Point, Road, Source};
+pub use probe::{Bridge, Door, Point, Road, Shut, Source, Stream};
 pub use prober::{Config, Prober, Target};

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use landfall_runtime::clock;
 use landfall_runtime::metrics::{Counter, Histogram, Registry};
 use landfall_runtime::tasks::Tasks;
@@ -18,12 +19,14 @@ use tokio::time::Instant;
 
 use crate::check::Check;
 use crate::opinion::{Opinion, Outcome};
-use crate::probe::{Point, Source, probe};
+use crate::probe::{Door, Point, Source, probe, probe_through};
 
 /// Probes at once, of all targets together.
 const TOGETHER_MAX: usize = 256;
 /// Points of one target that are looked at in one round; the next round begins with the next ones.
 const POINTS_MAX: usize = 4;
+/// The same for doors, which lead to the same place.
+const DOORS_MAX: usize = 2;
 /// Times between probes differ by so many parts of a thousand, so that edges do not probe in step.
 const JITTER_PERMILLE: u64 = 100;
 
@@ -43,6 +46,8 @@ pub struct Target {
     pub name: String,
     /// Where it is reached; it is up where any of them is.
     pub points: Vec<Point>,
+    /// Through whom it is reached, where it has no points.
+    pub doors: Vec<Door>,
     /// How it is probed.
     pub check: Check,
     /// Why it is down without a probe, where that is known.
@@ -133,7 +138,7 @@ impl Prober {
 /// Probes one target until nobody wants it any more.
 async fn run(shared: Arc<Shared>, mut wanted: watch::Receiver<Arc<Target>>) {
     let mut luck = Luck(shared.config.seed ^ fold(&wanted.borrow().name));
-    let mut round = 0_usize;
+    let (mut round, mut silent) = (0_usize, 0_u32);
     // Not all at once at the start.
     let first = wanted.borrow().check.interval.mul_f64(luck.part());
     let mut due = Instant::now() + first;
@@ -151,6 +156,11 @@ async fn run(shared: Arc<Shared>, mut wanted: watch::Receiver<Arc<Target>>) {
             gone = gone(&mut wanted) => return gone,
         };
         round = round.wrapping_add(1);
+        silent = if outcome.is_none() { silent.saturating_add(1) } else { 0 };
+        if silent == target.check.down_threshold {
+            // What nothing is seen of any more has no opinion.
+            forget(&shared, &target, &wanted);
+        }
         let hurry = outcome.as_ref().is_some_and(|outcome| note(&shared, &target, outcome, &wanted));
         let pause = if hurry { target.check.interval / 2 } else { target.check.interval };
         due = began + luck.around(pause);
@@ -168,11 +178,16 @@ async fn look(shared: &Shared, target: &Target, round: usize) -> Option<Outcome>
     if let Some(reason) = &target.down {
         return Some(Outcome::down(reason.as_str(), 0.0));
     }
-    let count = target.points.len();
-    let first = round.wrapping_mul(POINTS_MAX).checked_rem(count)?;
+    let count = target.points.len().max(target.doors.len());
+    let first = round
+        .wrapping_mul(if target.points.is_empty() { DOORS_MAX } else { POINTS_MAX })
+        .checked_rem(count)?;
+    let mut last = None;
+    if target.points.is_empty() {
+        return look_through(shared, target, first).await;
+    }
     let points = target.points.iter().cycle().skip(first).take(count.min(POINTS_MAX));
     let mut looks: FuturesUnordered<_> = points.map(|point| one(shared, point, &target.check)).collect();
-    let mut last = None;
     while let Some(outcome) = looks.next().await {
         if outcome.up {
             return Some(outcome);
@@ -182,13 +197,51 @@ async fn look(shared: &Shared, target: &Target, round: usize) -> Option<Outcome>
     last
 }
 
+/// One look at a target through its doors, from one of them on.
+async fn look_through(shared: &Shared, target: &Target, first: usize) -> Option<Outcome> {
+    let mut looks: FuturesUnordered<BoxFuture<'_, Option<Outcome>>> = FuturesUnordered::new();
+    for door in target.doors.iter().cycle().skip(first).take(target.doors.len().min(DOORS_MAX)) {
+        looks.push(through(shared, door, &target.check).boxed());
+    }
+    let mut last = None;
+    while let Some(seen) = looks.next().await {
+        if seen.as_ref().is_some_and(|outcome| outcome.up) {
+            return seen;
+        }
+        last = last.or(seen);
+    }
+    last
+}
+
 async fn one(shared: &Shared, point: &Point, check: &Check) -> Outcome {
     let _room = shared.room.acquire().await;
     let outcome = probe(point, check, &shared.config.source).await;
+    count(shared, &outcome);
+    outcome
+}
+
+async fn through(shared: &Shared, door: &Door, check: &Check) -> Option<Outcome> {
+    let _room = shared.room.acquire().await;
+    let outcome = probe_through(door, check, &shared.config.source).await?;
+    count(shared, &outcome);
+    Some(outcome)
+}
+
+fn count(shared: &Shared, outcome: &Outcome) {
     let counter = if outcome.up { &shared.well } else { &shared.ill };
     counter.inc();
     shared.took.observe(Duration::from_secs_f64(outcome.latency_ms.max(0.0) / 1_000.0));
-    outcome
+}
+
+/// Has no opinion of a target any more.
+fn forget(shared: &Shared, target: &Target, wanted: &watch::Receiver<Arc<Target>>) {
+    let mut opinions = shared.opinions.lock();
+    // Whoever removed the target has removed its opinion; another may have come in its place.
+    let had = wanted.has_changed().is_ok() && opinions.remove(&target.name).is_some();
+    drop(opinions);
+    if had {
+        shared.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
 }
 
 /// Notes an outcome; whether to look again soon, because it speaks against the opinion.

@@ -59,13 +59,13 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Takes connections until the server stops.
-pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener, tasks: Tasks) {
+/// Takes connections until the server stops; `inside` says that only clients inside our own member come in here.
+pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener, inside: bool, tasks: Tasks) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let shared = shared.clone();
-                tasks.spawn_until_stop(async move { serve(&shared, stream, peer).await });
+                tasks.spawn_until_stop(async move { serve(&shared, stream, peer, inside).await });
             }
             // Out of descriptors, most likely: others must end first.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -73,7 +73,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener, tasks: Tasks
     }
 }
 
-async fn serve(shared: &Shared, mut stream: TcpStream, peer: SocketAddr) {
+async fn serve(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, inside: bool) {
     let client = peer.ip().to_canonical();
     let Some(_counted) = shared.connections.enter(client) else {
         shared.metrics.tcp_refused.inc();
@@ -88,7 +88,7 @@ async fn serve(shared: &Shared, mut stream: TcpStream, peer: SocketAddr) {
         if message(&mut stream, &mut packet, shared.tcp_idle).await.is_none() {
             return;
         }
-        let sent = match answer(shared, client, &packet, &mut out) {
+        let sent = match answer(shared, client, inside, &packet, &mut out) {
             Next::Reply => timeout(MESSAGE, stream.write_all(&out)).await.is_ok_and(|result| result.is_ok()),
             Next::Transfer => transfer::run(shared, client, &packet, &mut stream).await.is_some(),
             Next::Close => false,
@@ -119,12 +119,18 @@ pub(crate) enum Next {
 }
 
 /// Answers one message.
-pub(crate) fn answer(shared: &Shared, address: IpAddr, packet: &[u8], out: &mut Vec<u8>) -> Next {
+pub(crate) fn answer(
+    shared: &Shared,
+    address: IpAddr,
+    inside: bool,
+    packet: &[u8],
+    out: &mut Vec<u8>,
+) -> Next {
     shared.metrics.queries_tcp.inc();
     let now = clock::since_epoch();
     #[expect(clippy::cast_possible_truncation, reason = "serial arithmetic is made for it")]
-    let client =
-        Client { address, tcp: true, now_s: now.as_secs() as u32, luck: u64::from(now.subsec_nanos()) };
+    let now_s = now.as_secs() as u32;
+    let client = Client { address, inside, tcp: true, now_s, luck: u64::from(now.subsec_nanos()) };
     out.resize(2 + usize::from(u16::MAX), 0);
     let Some((prefix, room)) = out.split_first_chunk_mut::<2>() else { return Next::Close };
     let snapshot = shared.snapshot.load();

@@ -18,10 +18,19 @@ use crate::metrics::Tally;
 use crate::signed;
 use crate::state::Shared;
 
+/// What a socket is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listening {
+    /// It listens on every address: packets say which of them they came to.
+    pub(crate) asks_address: bool,
+    /// Only clients inside our own member come in here.
+    pub(crate) inside: bool,
+}
+
 /// Answers packets of one socket until the server stops.
-pub(crate) fn run(shared: &Arc<Shared>, socket: &Socket, asks_address: bool, seed: u64) {
-    let mut batch = Batch::new(asks_address);
-    let mut worker = Worker::new(shared, seed);
+pub(crate) fn run(shared: &Arc<Shared>, socket: &Socket, manner: Listening, seed: u64) {
+    let mut batch = Batch::new(manner.asks_address);
+    let mut worker = Worker { inside: manner.inside, ..Worker::new(shared, seed) };
     let mut cache = Cache::new(&shared.snapshot);
     while !shared.stopping.load(Ordering::Relaxed) {
         let got = match batch.receive(socket.as_fd()) {
@@ -58,13 +67,14 @@ pub(crate) fn wake(socket: &Socket) {
 /// What one thread has.
 pub(crate) struct Worker<'a> {
     shared: &'a Shared,
+    inside: bool,
     luck: u64,
     pub(crate) tally: Tally,
 }
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared, seed: u64) -> Self {
-        Self { shared, luck: seed | 1, tally: Tally::default() }
+        Self { shared, inside: false, luck: seed | 1, tally: Tally::default() }
     }
 
     /// The reply's length, if there is one.
@@ -79,7 +89,8 @@ impl<'a> Worker<'a> {
         self.tally.queries += 1;
         let manner = &self.shared.manner;
         #[expect(clippy::cast_possible_truncation, reason = "serial arithmetic is made for it")]
-        let client = Client { address, tcp: false, now_s: now.as_secs() as u32, luck: self.draw() };
+        let now_s = now.as_secs() as u32;
+        let client = Client { address, inside: self.inside, tcp: false, now_s, luck: self.draw() };
         let (length, sort, alike, proven) = match respond(snapshot, manner, client, packet, out) {
             Done::Silence => {
                 self.tally.dropped += 1;
@@ -90,7 +101,7 @@ impl<'a> Worker<'a> {
             Done::Transfer => return None,
         };
         let pass = match &self.shared.limiter {
-            Some(limiter) if !proven && !manner.is_inside(address) => {
+            Some(limiter) if !proven && !manner.holds(client) => {
                 limiter.pass(address, alike, u64::try_from(now.as_millis()).unwrap_or(0))
             }
             _ => Pass::Send,

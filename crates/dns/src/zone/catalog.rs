@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use landfall_api::landfall::{PlanFederation, TrafficPlanSpec};
+use landfall_plan::records::hosts::front;
 use landfall_plan::records::{Answers, Resolved, Scene};
 
 use super::apex::Apex;
@@ -44,6 +45,7 @@ impl Catalog {
         let snapshot = Snapshot {
             stage: Arc::new(stage),
             services: Table::default(),
+            fronts: Table::default(),
             namespaces: Table::default(),
             hosts: Hosts::default(),
             apex,
@@ -67,6 +69,7 @@ impl Catalog {
     pub(crate) fn forget(&mut self) {
         self.hosts.clear();
         self.snapshot.services = Table::default();
+        self.snapshot.fronts = Table::default();
         self.snapshot.namespaces = Table::default();
         self.snapshot.hosts = Hosts::default();
     }
@@ -98,7 +101,7 @@ impl Catalog {
     pub(crate) fn change<'a>(&mut self, changes: impl IntoIterator<Item = Change<'a>>, serial: u32) {
         let names = &self.snapshot.stage.scene.names;
         let domain = (!names.domain.is_empty()).then(|| to_wire(&names.domain.join("."))).flatten();
-        let mut services = Vec::new();
+        let (mut services, mut fronts) = (Vec::new(), Vec::new());
         let mut counts: HashMap<Bytes, i64> = HashMap::new();
         // A plan may be given twice: what was there before is what stands in the table, or came earlier.
         let mut seen: HashMap<Bytes, bool> = HashMap::new();
@@ -111,6 +114,12 @@ impl Catalog {
             *counts.entry(space).or_default() += i64::from(service.is_some()) - i64::from(before);
             let hosts = plan.map(|plan| plan.hosts.clone()).unwrap_or_default();
             self.claim(&key, hosts, domain.as_deref());
+            let front = plan.and_then(front);
+            let front = front
+                .map(|plan| Service::new(&Answers::new(&self.snapshot.stage.scene, &plan, &self.resolved)));
+            if front.is_some() || self.snapshot.fronts.get(&key).is_some() {
+                fronts.push((key.clone(), front.map(Arc::new)));
+            }
             services.push((key, service.map(Arc::new)));
         }
         let counts = counts.into_iter().filter(|(_, change)| *change != 0).map(|(space, change)| {
@@ -120,6 +129,7 @@ impl Catalog {
         let counts: Vec<_> = counts.collect();
         self.snapshot.namespaces.change(counts);
         self.snapshot.services.change(services);
+        self.snapshot.fronts.change(fronts);
         self.snapshot.serial = serial;
     }
 

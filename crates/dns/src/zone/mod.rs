@@ -56,6 +56,9 @@ pub(crate) struct Snapshot {
     pub(crate) stage: Arc<Stage>,
     /// Services by `svc.ns`.
     pub(crate) services: Table<Arc<Service>>,
+    /// What the hosts of a service are answered with, by `svc.ns`, where that is not what the service itself is: its Ingresses
+    /// have addresses of their own.
+    pub(crate) fronts: Table<Arc<Service>>,
     /// How many services a namespace has.
     pub(crate) namespaces: Table<u32>,
     /// Hosts that services answer to.

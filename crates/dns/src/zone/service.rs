@@ -45,6 +45,8 @@ pub(crate) struct Service {
 pub(crate) struct Target {
     /// Its number.
     pub(crate) member: Option<u16>,
+    /// Whether clients elsewhere are told of it, and those inside our own member.
+    told: [bool; 2],
     /// Addresses for clients outside: A, AAAA.
     outside: [Span; 2],
     /// Addresses for clients inside: A, AAAA.
@@ -127,6 +129,11 @@ impl Target {
         self.rare.as_ref().map_or(&[], |rare| &rare.pods)
     }
 
+    /// Whether a client is told of it: one inside our own member, or elsewhere.
+    pub(crate) fn is_for(&self, inside: bool) -> bool {
+        self.told[usize::from(inside)]
+    }
+
     /// Its addresses for one client.
     pub(crate) fn span(&self, family: Family, inside: bool) -> Span {
         let spans = if inside { &self.inside } else { &self.outside };
@@ -189,6 +196,7 @@ impl Service {
             let is_rare = label.is_some() || hostname.is_some() || !pods.is_empty();
             Target {
                 member: target.member,
+                told: [target.outside, target.inside],
                 outside: records.spans(&target.addresses),
                 inside: records.spans(&target.local),
                 rare: is_rare.then(|| Box::new(Rare { label, hostname, pods })),
@@ -227,23 +235,24 @@ impl Service {
         })
     }
 
-    /// Whether some target lies in a scope.
-    pub(crate) fn serves(&self, stage: &Stage, scope: Scope) -> bool {
-        matches!(scope, Scope::All) || self.targets.iter().any(|target| within(stage, target, scope))
+    /// Whether some target lies in a scope that a client is told of: one inside our own member, or elsewhere.
+    pub(crate) fn serves(&self, stage: &Stage, scope: Scope, inside: bool) -> bool {
+        let here = |target: &Target| target.is_for(inside) && within(stage, target, scope);
+        matches!(scope, Scope::All) || self.targets.iter().any(here)
     }
 
-    /// The targets for a slot, of those in a scope that also fit; empty only if none does.
+    /// The targets for a client, of those in a scope that also fit; empty only if none does.
     pub(crate) fn view(
         &self,
         stage: &Stage,
-        slot: usize,
+        (slot, inside): (usize, bool),
         scope: Scope,
         fits: impl Fn(&Target) -> bool,
     ) -> View {
         let mut view = View { chosen: [(0, 0); TARGETS_MAX], len: 0 };
         let good = |number: u16| {
             let target = self.targets.get(usize::from(number));
-            target.is_some_and(|target| within(stage, target, scope) && fits(target))
+            target.is_some_and(|target| target.is_for(inside) && within(stage, target, scope) && fits(target))
         };
         let order = self.by_slot.get(slot).map_or(0, |order| usize::from(*order));
         let bound = |at| self.bounds.get(at).and_then(|bound| usize::try_from(*bound).ok());

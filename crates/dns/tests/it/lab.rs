@@ -110,6 +110,11 @@ pub(crate) fn plans() -> Vec<TrafficPlanSpec> {
             plan.hosts =
                 ["shop.example.net", "*.apps.example.net", "www.my-domain.com"].map(Into::into).into();
         }),
+        small("fronted", |plan| {
+            plan.hosts = vec!["front.example.net".into()];
+            plan.clusters[0].ingress_addresses =
+                vec![Address { ip: Some("198.51.100.7".into()), hostname: None }];
+        }),
         small("headless", |plan| {
             plan.clusters[0].addresses.clear();
             plan.clusters[0].cluster_ips = vec!["None".into()];

@@ -4,9 +4,11 @@
 mod allocations;
 mod corpus;
 mod dig;
+mod explained;
 mod lab;
 mod listed;
 mod memory;
+mod secondaries;
 mod sockets;
 mod wire;
 mod world;

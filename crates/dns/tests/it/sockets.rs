@@ -17,7 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn check(listen: &str, idle: Duration, test: impl FnOnce(&Server, SocketAddr)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let tasks = Tasks::default();
-    let config = Config { listen: vec![listen.parse().unwrap()], threads: 2, tcp_idle: idle, ..config() };
+    let listen_inside = vec!["127.0.0.1:0".parse().unwrap()];
+    let listen = vec![listen.parse().unwrap()];
+    let config = Config { listen, listen_inside, threads: 2, tcp_idle: idle, ..config() };
     let server = runtime.block_on(async { start(&config, &tasks, &Registry::default()).unwrap() });
     let plans = plans();
     server.publish(&federation(), plans.iter().map(|plan| ("my-namespace", plan)), Resolved::new());
@@ -124,4 +126,25 @@ fn a_reply_comes_from_the_address_that_was_asked() {
             }
         });
     }
+}
+
+/// A resolver of the member asks for its pods: where it comes in says where they stand, not its address.
+#[test]
+fn who_comes_in_inside_stands_inside() {
+    check("127.0.0.1:0", PATIENCE, |server, outside| {
+        for (address, first) in [(outside, ADDRESSES[0]), (server.addresses()[1], "10.0.153.185")] {
+            let mut stream = connect(address);
+            stream.write_all(&framed(&question(SEED, 1))).unwrap();
+            let by_tcp = say(&reply(&mut stream).unwrap());
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.send_to(&question(SEED, 1), address).unwrap();
+            let mut reply = [0; 512];
+            let length = socket.recv(&mut reply).unwrap();
+            for said in [by_tcp, say(&reply[..length])] {
+                assert!(said.contains(first) && said.contains(ADDRESSES[1]), "{address}: {said}");
+                assert_eq!(said.contains("10.0.153.185"), address != outside, "{address}: {said}");
+            }
+        }
+    });
 }

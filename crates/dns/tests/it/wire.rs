@@ -3,7 +3,7 @@
 use hickory_proto::op::Message;
 use proptest::prelude::*;
 
-use crate::lab::{ADDRESSES, SEED, ask, config, extended, federation, plan, question, responder, say};
+use crate::lab::{ADDRESSES, SEED, ask, config, extended, federation, plan, plans, question, responder, say};
 use landfall_api::landfall::DnsAnswer;
 
 const A: u16 = 1;
@@ -190,6 +190,12 @@ fn hosts_of_ingresses_and_names_of_balancers() {
     for name in ["shop.example.net", "any.apps.example.net", "a.b.apps.example.net", "www.my-domain.com"] {
         check(name, A, &shop(name));
     }
+    // Where Ingresses have addresses of their own, hosts are there, also for clients inside.
+    for client in ["198.51.100.1", "10.1.2.3"] {
+        check_from(client, "front.example.net", A, "NoError aa [front.example.net 180 A 198.51.100.7]");
+    }
+    let fronted = "fronted.my-namespace.my-federation.my-domain.com";
+    check(fronted, A, &format!("NoError aa [{fronted} 180 A {}]", ADDRESSES[0]));
     check("shop.example.net", TXT, "NoError aa authority[shop.example.net 30 SOA]");
     check("x.shop.example.net", A, "NXDomain aa authority[shop.example.net 30 SOA]");
     check("apps.example.net", A, "NoError aa authority[apps.example.net 30 SOA]");
@@ -343,7 +349,7 @@ fn a_change_of_one_plan_is_seen_at_once() {
     assert!(responder.federation(&federation), "an edge less changes no service");
     federation.members.pop();
     assert!(!responder.federation(&federation), "a member less changes all");
-    assert_eq!(responder.services(), 6);
+    assert_eq!(responder.services(), plans().len() - 1);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use hyper::Request;
 use hyper::client::conn::http2;
 use hyper::header::{CONTENT_TYPE, TE, USER_AGENT};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::http::AGENT;
 use super::{Point, drive};
@@ -21,7 +21,10 @@ const ANSWER_BYTES_MAX: usize = 1024;
 const SERVICE_BYTES_MAX: usize = 253;
 const SERVING: u64 = 1;
 
-pub(super) async fn ask(stream: TcpStream, point: &Point, check: &Check) -> Result<(), String> {
+pub(super) async fn ask<S>(stream: S, point: &Point, check: &Check) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let host = if check.host.is_empty() { &point.host } else { &check.host };
     let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     let uri = format!("http://{host}:{}/grpc.health.v1.Health/Check", point.port);

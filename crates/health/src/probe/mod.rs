@@ -4,13 +4,16 @@ mod grpc;
 mod http;
 mod tls;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use landfall_runtime::clock;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
 use crate::check::{Check, Protocol};
@@ -25,6 +28,75 @@ pub struct Point {
     pub port: u16,
 }
 
+/// A way to a service of another member that has no address outside: through one of that member's edges.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Door {
+    /// The edge.
+    pub edge: String,
+    /// Where it lets other edges in, as `host:port`.
+    pub address: String,
+    /// The service's namespace.
+    pub namespace: String,
+    /// The service.
+    pub service: String,
+    /// The service's port.
+    pub port: u16,
+    /// The port's name.
+    pub port_name: String,
+}
+
+/// A stream of bytes, whichever way it takes.
+pub struct Stream(Box<dyn Bytes>);
+
+/// What a stream is made of.
+trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Bytes for S {}
+
+impl Stream {
+    /// A stream of any sort.
+    pub fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        Self(Box::new(stream))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Why a door does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shut {
+    /// The edge or the service behind it does not answer, in these words.
+    Down(String),
+    /// Nothing can be said of the service.
+    Unknown,
+}
+
+/// Opens doors.
+pub trait Bridge: Send + Sync {
+    /// A stream to the service behind a door.
+    fn open<'a>(&'a self, door: &'a Door) -> BoxFuture<'a, Result<Stream, Shut>>;
+}
+
 /// Where probes come from; the system chooses when nothing is said.
 #[derive(Clone, Default)]
 pub struct Source {
@@ -32,6 +104,8 @@ pub struct Source {
     pub address: Option<IpAddr>,
     /// The way that packets take, where it is simulated.
     pub road: Option<Arc<dyn Road>>,
+    /// The way through other edges, if there is one.
+    pub bridge: Option<Arc<dyn Bridge>>,
 }
 
 /// A simulated way. On a real one lost packets keep a connection from coming about; on the loopback device nothing is lost, and
@@ -56,8 +130,40 @@ pub async fn probe(point: &Point, check: &Check, source: &Source) -> Outcome {
     }
 }
 
+/// Probes what is behind a door once, within the check's time; none when nothing can be said of it.
+pub async fn probe_through(door: &Door, check: &Check, source: &Source) -> Option<Outcome> {
+    let bridge = source.bridge.as_ref()?;
+    let began = clock::instant();
+    let point = Point { host: format!("{}.{}.svc", door.service, door.namespace), port: door.port };
+    let looking = look_through(bridge.as_ref(), door, &point, check);
+    let result = tokio::time::timeout(check.timeout, looking).await;
+    let latency_ms = began.elapsed().as_secs_f64() * 1_000.0;
+    match result {
+        Ok(Ok(())) => Some(Outcome::up(latency_ms)),
+        Ok(Err(Shut::Down(why))) => Some(Outcome::down(why, latency_ms)),
+        Ok(Err(Shut::Unknown)) => None,
+        Err(_) => {
+            let why = format!("edge {}: no answer in {} ms", door.edge, check.timeout.as_millis());
+            Some(Outcome::down(why, latency_ms))
+        }
+    }
+}
+
+async fn look_through(bridge: &dyn Bridge, door: &Door, point: &Point, check: &Check) -> Result<(), Shut> {
+    let stream = bridge.open(door).await?;
+    let told = |why| Shut::Down(format!("through edge {}: {why}", door.edge));
+    speak(stream, point, check).await.map_err(told)
+}
+
 async fn look(point: &Point, check: &Check, source: &Source) -> Result<(), String> {
-    let stream = connect(point, source).await?;
+    speak(connect(point, source).await?, point, check).await
+}
+
+/// Asks over a stream what the check wants to know.
+async fn speak<S>(stream: S, point: &Point, check: &Check) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     match check.protocol {
         Protocol::Tcp => Ok(()),
         Protocol::Http => http::get(stream, "http", point, check).await,
@@ -119,12 +225,18 @@ fn said(error: &std::io::Error) -> String {
     }
 }
 
-/// How long an edge takes to answer a question over a connection that stands; none when it does not, or takes longer than that.
+/// How long an edge takes to answer; none when it does not, or takes longer than that.
+///
+/// Where edges come in for each other, TLS is spoken: whoever asks in plain words is told so at once, which takes the way there
+/// and back as any answer does. Where names are answered, the question is.
 pub async fn answer_time(point: &Point, source: &Source, timeout: Duration) -> Option<Duration> {
     let ask = async {
         let mut stream = connect(point, source).await.ok()?;
-        // The first question finds what has to be set up; the second takes the way there and back and nothing else.
-        ask_edge(&mut stream).await?;
+        let began = clock::instant();
+        if ask_edge(&mut stream).await? == Heard::Alert {
+            return Some(began.elapsed());
+        }
+        // The first question found what has to be set up; the second takes the way there and back and nothing else.
         let began = clock::instant();
         ask_edge(&mut stream).await?;
         Some(began.elapsed())
@@ -132,11 +244,26 @@ pub async fn answer_time(point: &Point, source: &Source, timeout: Duration) -> O
     tokio::time::timeout(timeout, ask).await.ok()?
 }
 
-async fn ask_edge(stream: &mut TcpStream) -> Option<()> {
+/// What an edge says to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// An answer.
+    Answer,
+    /// That it speaks TLS.
+    Alert,
+}
+
+/// How an alert of TLS begins. No answer to our question is as long as this would be as its length.
+const ALERT: u16 = 0x1503;
+
+async fn ask_edge(stream: &mut TcpStream) -> Option<Heard> {
     stream.write_all(&QUESTION).await.ok()?;
     let length = stream.read_u16().await.ok()?;
+    if length == ALERT {
+        return Some(Heard::Alert);
+    }
     let mut answer = vec![0; usize::from(length)];
-    stream.read_exact(&mut answer).await.ok().map(drop)
+    stream.read_exact(&mut answer).await.ok().map(|_| Heard::Answer)
 }
 
 /// A DNS message over TCP that any name server answers: its length, a head with one question, and who serves the root.

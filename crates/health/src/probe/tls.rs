@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use landfall_runtime::clock;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio::net::TcpStream;
+use landfall_runtime::tls::{Anybody, Verifier};
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use x509_parser::certificate::X509Certificate;
@@ -17,12 +17,12 @@ use super::Point;
 use crate::check::Check;
 
 /// Shakes hands.
-pub(super) async fn shake(
-    stream: TcpStream,
+pub(super) async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     point: &Point,
     check: &Check,
     protocols: &[&[u8]],
-) -> Result<TlsStream<TcpStream>, String> {
+) -> Result<TlsStream<S>, String> {
     let host = if check.host.is_empty() { &point.host } else { &check.host };
     // A host may be told with its port.
     let host =
@@ -35,7 +35,10 @@ pub(super) async fn shake(
 }
 
 /// Shakes hands, and looks at the certificate.
-pub(super) async fn look(stream: TcpStream, point: &Point, check: &Check) -> Result<(), String> {
+pub(super) async fn look<S>(stream: S, point: &Point, check: &Check) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let stream = shake(stream, point, check, &[]).await?;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let first = chain.first().ok_or("there is no certificate")?;
@@ -57,47 +60,8 @@ fn config() -> Result<&'static ClientConfig, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config =
             ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
-        let verifier = Arc::new(Anybody(provider));
+        let verifier = Arc::new(Verifier { judge: Anybody, provider });
         Some(config.ok()?.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
     });
     made.as_ref().ok_or_else(|| "TLS is not available".to_owned())
-}
-
-/// Whoever holds the key of the certificate they show is taken for well.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -5,9 +5,11 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use landfall_api::landfall::HealthCheck;
-use landfall_health::probe::{answer_time, connect_time, probe};
-use landfall_health::{Check, Config, Point, Prober, Protocol, Source, Target};
+use landfall_health::probe::{answer_time, connect_time, probe, probe_through};
+use landfall_health::{Bridge, Check, Config, Door, Point, Prober, Protocol, Shut, Source, Stream, Target};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 use landfall_sim::echo::{Echo, Identity, Journal, Load, run_http};
@@ -143,6 +145,8 @@ async fn https_and_tls() {
     expect(&said(&plain, &tls).await, "the TLS handshake failed");
     let named = HealthCheck { host: Some("anybody.example.com:8443".into()), ..https };
     expect(&said(&good, &named).await, "");
+    // Edges let each other in over TLS: that they say so is answer enough to know how far they are.
+    assert!(answer_time(&good, &Source::default(), Duration::from_secs(5)).await.is_some());
     tasks.join().await;
 }
 
@@ -173,6 +177,79 @@ async fn grpc_health() {
     tasks.join().await;
 }
 
+/// Leads to a server, nowhere, or nobody knows, by the edge's name.
+struct Edges(Point);
+
+impl Bridge for Edges {
+    fn open<'a>(&'a self, door: &'a Door) -> BoxFuture<'a, Result<Stream, Shut>> {
+        async move {
+            match door.edge.as_str() {
+                "there" => {
+                    let at = (self.0.host.as_str(), self.0.port);
+                    Ok(Stream::new(tokio::net::TcpStream::connect(at).await.unwrap()))
+                }
+                "gone" => Err(Shut::Down("edge gone: it does not answer".into())),
+                "slow" => std::future::pending().await,
+                _ => Err(Shut::Unknown),
+            }
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_address_is_probed_through_others() {
+    let tasks = Tasks::default();
+    let says = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    let bridge = Edges(server(&tasks, says, None).await);
+    let source = Source { bridge: Some(Arc::new(bridge)), ..Source::default() };
+    let door = |edge: &str| Door {
+        edge: edge.into(),
+        address: "192.0.2.1:5".into(),
+        namespace: "shop".into(),
+        service: "web".into(),
+        port: 80,
+        port_name: String::new(),
+    };
+    for (edge, body, expected) in [
+        ("there", "ok", Some("")),
+        ("there", "no", Some("through edge there: the body does not contain what is expected")),
+        ("gone", "", Some("edge gone: it does not answer")),
+        ("slow", "", Some("edge slow: no answer in 500 ms")),
+        ("unknown", "", None),
+    ] {
+        let check = Check::new(&HealthCheck { expected_body: Some(body.into()), ..check(Protocol::Http) });
+        let seen = probe_through(&door(edge), &check, &source).await;
+        assert_eq!(seen.map(|seen| seen.reason).as_deref(), expected, "{edge}");
+    }
+    assert_eq!(probe_through(&door("there"), &Check::default(), &Source::default()).await, None);
+
+    let prober = Prober::new(Config { source, seed: 1 }, &Registry::default(), &tasks);
+    let mut changes = prober.changes();
+    let fast =
+        Check::new(&HealthCheck { interval_ms: Some(100), timeout_ms: Some(50), ..HealthCheck::default() });
+    let target = |edges: &[&str]| {
+        let doors = edges.iter().map(|edge| door(edge)).collect();
+        Target { name: "a".into(), points: Vec::new(), doors, check: fast.clone(), down: None }
+    };
+    // One door is enough; what nothing can be said of any more has no opinion.
+    for (edges, wanted) in [
+        (&["gone"][..], Some(false)),
+        (&["unknown"], None),
+        (&["there", "slow"], Some(true)),
+        (&["gone", "unknown"], Some(false)),
+    ] {
+        prober.set(vec![target(edges)]);
+        let wait = async {
+            while prober.opinions().get("a").and_then(|opinion| opinion.up) != wanted {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("{edges:?}"));
+    }
+    tasks.join().await;
+}
+
 #[tokio::test]
 async fn a_prober_changes_its_mind_and_forgets() {
     let tasks = Tasks::default();
@@ -182,6 +259,7 @@ async fn a_prober_changes_its_mind_and_forgets() {
     let target = |name: &str, points: &[&Point]| Target {
         name: name.into(),
         points: points.iter().map(|point| (*point).clone()).collect(),
+        doors: Vec::new(),
         check: Check::new(&fast),
         down: None,
     };
