@@ -1,0 +1,167 @@
+//! The open connections of one thread: who waits for what, and since when. Slow and idle clients are found by looking at all of
+//! them now and then, so a request costs no timer.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
+
+use slab::Slab;
+
+use crate::config::Limits;
+use crate::core::Phase;
+use crate::ticker::millis;
+
+/// What a client's connection is at. It is written by the connection's own thread only; it is atomic because hyper asks that
+/// what it reads from can be sent.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    now: AtomicU8,
+    /// Requests in flight: several on HTTP/2.
+    serving: AtomicU32,
+    /// Since when, as the last look saw it; 0: it was not seen yet.
+    since_ms: AtomicU64,
+    order: AtomicU8,
+}
+
+/// What a connection is at.
+const WAITS: u8 = 0;
+const READS_HEAD: u8 = 1;
+const SERVES: u8 = 2;
+
+/// How long a connection without a request is left alone when the end is near.
+const GRACE_MS: u64 = 250;
+
+/// What a connection is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Order {
+    /// To go on.
+    Go,
+    /// To end after its request.
+    Finish,
+    /// To end at once.
+    Close,
+}
+
+impl State {
+    /// Bytes came.
+    pub(crate) fn reads(&self) {
+        if self.now.load(Ordering::Relaxed) == WAITS {
+            self.becomes(READS_HEAD);
+        }
+    }
+
+    /// A request has come whole.
+    pub(crate) fn serves(&self) {
+        let serving = self.serving.load(Ordering::Relaxed);
+        self.serving.store(serving.saturating_add(1), Ordering::Relaxed);
+        self.becomes(SERVES);
+    }
+
+    /// Its answer has been given.
+    pub(crate) fn served(&self) {
+        let serving = self.serving.load(Ordering::Relaxed).saturating_sub(1);
+        self.serving.store(serving, Ordering::Relaxed);
+        if serving == 0 {
+            self.becomes(WAITS);
+        }
+    }
+
+    fn becomes(&self, now: u8) {
+        self.now.store(now, Ordering::Relaxed);
+        self.since_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// What it is told.
+    pub(crate) fn order(&self) -> Order {
+        match self.order.load(Ordering::Relaxed) {
+            0 => Order::Go,
+            1 => Order::Finish,
+            _ => Order::Close,
+        }
+    }
+
+    /// Whether it serves a request, or has waited for one for a while.
+    fn may_finish(&self, now_ms: u64) -> bool {
+        let since_ms = self.since_ms.load(Ordering::Relaxed);
+        let waited_ms = if since_ms == 0 { 0 } else { now_ms.saturating_sub(since_ms) };
+        self.now.load(Ordering::Relaxed) == SERVES || waited_ms >= GRACE_MS
+    }
+
+    /// What must be done about it: nothing, or close it because its time is over.
+    fn look(&self, now_ms: u64, limits: &Limits) -> Order {
+        let since_ms = self.since_ms.load(Ordering::Relaxed);
+        if since_ms == 0 {
+            self.since_ms.store(now_ms.max(1), Ordering::Relaxed);
+            return Order::Go;
+        }
+        let limit = match self.now.load(Ordering::Relaxed) {
+            WAITS => limits.idle_timeout,
+            READS_HEAD => limits.head_timeout,
+            // Requests have deadlines of their own.
+            _ => return Order::Go,
+        };
+        if now_ms.saturating_sub(since_ms) > millis(limit) { Order::Close } else { Order::Go }
+    }
+}
+
+/// The open connections of one thread.
+#[derive(Default)]
+pub(crate) struct Clients(RefCell<Slab<(Arc<State>, Waker)>>);
+
+impl Clients {
+    /// A connection has come.
+    pub(crate) fn enter(&self, state: Arc<State>, waker: Waker) -> usize {
+        self.0.borrow_mut().insert((state, waker))
+    }
+
+    /// It is gone.
+    pub(crate) fn leave(&self, place: usize) {
+        self.0.borrow_mut().try_remove(place);
+    }
+
+    /// Closes those whose time is over, and tells all when the end is near.
+    pub(crate) fn look(&self, now_ms: u64, limits: &Limits, phase: Phase) {
+        let all = match phase {
+            Phase::Serving => Order::Go,
+            Phase::Draining => Order::Finish,
+            Phase::Ending => Order::Close,
+        };
+        for (_, (state, waker)) in &*self.0.borrow() {
+            let own = state.look(now_ms, limits);
+            // A request may be on its way to a connection that waits: it is not closed at once.
+            let spared = all == Order::Finish && !state.may_finish(now_ms);
+            let order = if spared { own } else { own.max(all) };
+            if order > state.order() {
+                state.order.store(order as u8, Ordering::Relaxed);
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_who_keep_us_waiting_are_closed() {
+        let limits = Limits::default();
+        let (idle, head) = (millis(limits.idle_timeout), millis(limits.head_timeout));
+        let check = |moves: &[fn(&State)], after_ms: u64, want: Order| {
+            let state = State::default();
+            moves.iter().for_each(|one| one(&state));
+            assert_eq!(state.look(1, &limits), Order::Go);
+            assert_eq!(state.look(1 + after_ms, &limits), want, "{after_ms}");
+        };
+        check(&[], idle, Order::Go);
+        check(&[], idle + 1, Order::Close);
+        check(&[State::reads], head, Order::Go);
+        check(&[State::reads], head + 1, Order::Close);
+        check(&[State::reads, State::serves], idle * 9, Order::Go);
+        check(&[State::reads, State::serves, State::served], head + 1, Order::Go);
+        check(&[State::reads, State::serves, State::reads], idle * 9, Order::Go);
+        check(&[State::serves, State::serves, State::served], idle * 9, Order::Go);
+        check(&[State::serves, State::serves, State::served, State::served], idle + 1, Order::Close);
+    }
+}

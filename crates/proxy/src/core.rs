@@ -1,0 +1,236 @@
+//! `Core`: what one thread has for itself. Nothing in it is shared, so nothing in it is locked.
+//!
+//! `Shared` is what the threads are told: a table, and whether they should end. A thread looks at one number per request to
+//! see whether there is a new table.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use landfall_runtime::clock;
+use landfall_runtime::metrics::Registry;
+use landfall_runtime::tasks::Tasks;
+use tokio::sync::watch;
+
+use crate::beside::Beside;
+use crate::clients::Clients;
+use crate::config::{Config, StartError};
+use crate::guard::Guard;
+use crate::http::Upload;
+use crate::lane::Scratch;
+use crate::log::Log;
+use crate::meter::Meters;
+use crate::peer::pool::Pool;
+use crate::table::{Plan, Table, Target};
+use crate::ticker::Ticker;
+use crate::trace::Tracer;
+use crate::upstream::Local;
+
+/// What all threads are told.
+pub(crate) struct Shared {
+    /// What the proxy was given.
+    pub(crate) config: Config,
+    /// The table.
+    pub(crate) table: Arc<ArcSwap<Table>>,
+    /// Rises with every new table.
+    pub(crate) generation: AtomicU64,
+    /// How far the end is.
+    pub(crate) phase: watch::Sender<Phase>,
+    /// Open connections of clients.
+    pub(crate) connections: AtomicUsize,
+    /// What is counted.
+    pub(crate) meters: Meters,
+    /// What is written down.
+    pub(crate) log: Log,
+    /// Who is told of traces.
+    pub(crate) tracer: Option<Tracer>,
+    /// Requests of other edges are counted under this.
+    pub(crate) peer_plan: Arc<Plan>,
+    /// TLS, the link between edges, and ports that are carried as they are.
+    pub(crate) beside: Beside,
+    /// What is never spoken to.
+    pub(crate) guard: Guard,
+    /// The proxy's clock begins here.
+    pub(crate) began: Instant,
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Requests are served.
+    #[default]
+    Serving,
+    /// No connection is taken any more, and those that are there end with their request.
+    Draining,
+    /// All end now.
+    Ending,
+}
+
+/// A table as one thread holds it.
+pub(crate) type HeldTable = Rc<Arc<Table>>;
+
+/// Rooms for requests that a thread keeps.
+const SCRATCHES_MAX: usize = 64;
+
+/// What one thread has for itself.
+pub(crate) struct Core {
+    /// What all threads are told.
+    pub(crate) shared: Arc<Shared>,
+    /// Which thread it is.
+    pub(crate) index: usize,
+    /// Time, for all that can run out.
+    pub(crate) ticker: Rc<Ticker>,
+    /// Open connections.
+    pub(crate) clients: Clients,
+    /// Requests in flight.
+    pub(crate) requests: Cell<usize>,
+    /// The table that was last seen.
+    table: RefCell<HeldTable>,
+    generation: Cell<u64>,
+    locals: RefCell<HashMap<u64, Rc<Local>>>,
+    luck: Cell<u64>,
+    requests_max: usize,
+    scratches: RefCell<Vec<Scratch>>,
+    /// The next request that belongs to no trace begins one: the lane left it to hyper for that.
+    pub(crate) trace_next: Cell<bool>,
+    /// The second, and the header.
+    date: RefCell<(u64, String)>,
+    /// Connections to other edges.
+    pub(crate) peers: Pool<Upload>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, registry: &Registry, tasks: &Tasks) -> Result<Self, StartError> {
+        let table = Arc::new(ArcSwap::from_pointee(Table::default()));
+        let beside = Beside::new(&config, table.clone(), registry, tasks)?;
+        let peer_plan = Plan { id: 0, name: "peer".into(), hsts: None, proxy_header: false };
+        Ok(Self {
+            generation: AtomicU64::new(0),
+            phase: watch::Sender::default(),
+            connections: AtomicUsize::new(0),
+            meters: Meters::new(registry),
+            log: Log::new(&config, registry)?,
+            tracer: Tracer::new(&config, &beside.backend, registry, tasks)?,
+            table,
+            beside,
+            peer_plan: Arc::new(peer_plan),
+            guard: Guard::new(&config),
+            began: clock::instant(),
+            config,
+        })
+    }
+
+    /// Something that is not the same twice.
+    pub(crate) fn seed(&self) -> u64 {
+        u64::try_from(clock::since_epoch().as_nanos()).unwrap_or(1)
+    }
+
+    /// The proxy's clock.
+    pub(crate) fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Core {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize, seed: u64) -> Self {
+        Self {
+            ticker: Rc::new(Ticker::new(shared.began)),
+            table: RefCell::new(Rc::new(shared.table.load_full())),
+            generation: Cell::new(u64::MAX),
+            locals: RefCell::default(),
+            peers: Pool::new(shared.beside.link.clone()),
+            clients: Clients::default(),
+            requests: Cell::new(0),
+            luck: Cell::new(seed | 1),
+            requests_max: shared.config.limits.requests.div_ceil(shared.config.cores()),
+            scratches: RefCell::default(),
+            trace_next: Cell::new(false),
+            date: RefCell::default(),
+            shared,
+            index,
+        }
+    }
+
+    /// The table as it is now.
+    pub(crate) fn table(&self) -> HeldTable {
+        let generation = self.shared.generation.load(Ordering::Acquire);
+        if generation != self.generation.get() {
+            *self.table.borrow_mut() = Rc::new(self.shared.table.load_full());
+            self.generation.set(generation);
+        }
+        self.table.borrow().clone()
+    }
+
+    /// This thread's part of a target.
+    pub(crate) fn local(&self, target: &Arc<Target>) -> Rc<Local> {
+        let version = target.version();
+        let mut locals = self.locals.borrow_mut();
+        if let Some(local) = locals.get(&target.id).filter(|local| local.version == version) {
+            return local.clone();
+        }
+        let before = locals.get(&target.id).map(|local| &**local);
+        let local = Rc::new(Local::new(target, version, before));
+        locals.insert(target.id, local.clone());
+        local
+    }
+
+    /// Forgets targets that are no more, and connections that nobody has needed for a while.
+    pub(crate) fn sweep(&self) {
+        // A thread without requests lets go of an old table too.
+        drop(self.table());
+        let idle_ms = crate::ticker::millis(self.shared.config.limits.idle_upstream);
+        let oldest_ms = self.ticker.now_ms().saturating_sub(idle_ms);
+        self.locals.borrow_mut().retain(|_, local| {
+            local.sweep(oldest_ms);
+            for endpoint in local.leave_out_slow(self.ticker.now_ms()) {
+                self.shared.meters.rare.ejected.inc();
+                let service = local.name().unwrap_or_default();
+                tracing::warn!(%service, endpoint = ?endpoint.reach, "left out: it is slower than the others");
+            }
+            local.is_wanted()
+        });
+    }
+
+    /// Requests that this thread may have in flight.
+    pub(crate) fn requests_max(&self) -> usize {
+        self.requests_max
+    }
+
+    /// Room for the bytes of a request.
+    pub(crate) fn scratch(&self) -> Scratch {
+        self.scratches.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps that room for the next.
+    pub(crate) fn keep(&self, mut scratch: Scratch) {
+        let mut scratches = self.scratches.borrow_mut();
+        if scratches.len() < SCRATCHES_MAX {
+            scratch.clear();
+            scratches.push(scratch);
+        }
+    }
+
+    /// Writes a `Date` header.
+    pub(crate) fn write_date(&self, out: &mut Vec<u8>) {
+        let second = self.ticker.now_ms() / 1000;
+        let mut date = self.date.borrow_mut();
+        if date.0 != second || date.1.is_empty() {
+            *date = (second, format!("date: {}\r\n", httpdate::fmt_http_date(clock::now())));
+        }
+        out.extend_from_slice(date.1.as_bytes());
+    }
+
+    /// A random number; fit for choices, not for secrets.
+    pub(crate) fn luck(&self) -> u64 {
+        let mut luck = self.luck.get();
+        luck ^= luck << 13;
+        luck ^= luck >> 7;
+        luck ^= luck << 17;
+        self.luck.set(luck);
+        luck.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}

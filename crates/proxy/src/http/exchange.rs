@@ -1,0 +1,64 @@
+//! A request that is being answered, until the end of its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+
+use super::account::{Account, End};
+use super::body::BodyError;
+use super::handle::Ticket;
+use crate::meter::Meter;
+use crate::ticker::Deadline;
+use crate::upstream::{Active, Sender};
+
+/// A request that is being answered. When it ends it is counted, and its connection is kept if it ended well.
+pub(crate) struct Exchange {
+    pub(super) ticket: Ticket,
+    pub(super) meter: Arc<Meter>,
+    pub(super) began: Instant,
+    pub(super) status: StatusCode,
+    pub(super) idle_for: Duration,
+    pub(super) active: Active,
+    pub(super) sender: Option<Sender>,
+    /// What is told of it.
+    pub(super) account: Option<Box<Account>>,
+    /// The connection may carry another client's request afterwards.
+    pub(super) keep: bool,
+}
+
+impl Exchange {
+    /// How long it may be without a byte.
+    pub(super) fn idle(&self) -> Deadline {
+        self.ticket.core.ticker.after(self.idle_for)
+    }
+
+    /// The answer came whole.
+    pub(super) fn complete(&mut self) {
+        let kept = self.sender.take().filter(|sender| self.keep && !sender.takes_many());
+        let Some(sender) = kept else { return };
+        let core = &self.ticket.core;
+        self.active.endpoint.give(sender, core.ticker.now_ms(), core.shared.config.limits.idle_per_endpoint);
+    }
+
+    /// The answer broke off.
+    pub(super) fn broke_off(&mut self, why: &BodyError) {
+        self.sender = None;
+        self.meter.broke_off();
+        if let Some(account) = &mut self.account {
+            account.failed(why.to_string());
+        }
+        let endpoint = &self.active.endpoint.reach;
+        tracing::debug!(client = %self.ticket.conn.info.client, ?endpoint, %why, "an answer broke off");
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let took = self.began.elapsed();
+        self.meter.ended(self.status, took);
+        let Some(account) = self.account.take() else { return };
+        account
+            .close(&self.ticket, &End { status: self.status, took, endpoint: Some(&self.active.endpoint) });
+    }
+}

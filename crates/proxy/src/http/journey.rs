@@ -1,0 +1,405 @@
+//! A request on its way: a cluster is chosen, an endpoint there, and, where that fails and may be repeated, another.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{HOST, UPGRADE};
+use http::request::Parts;
+use http::uri::{Authority, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use hyper::body::Incoming;
+use landfall_plan::choose::{Affinity, Ask, Why, luck_of};
+use landfall_runtime::clock;
+use smallvec::SmallVec;
+
+use super::Upload;
+use super::body::Progress;
+use super::handle::Ticket;
+use super::headers::{self, PEER_TARGET};
+use crate::peer::wire;
+use crate::table::{Bucket, Hash, Plan, Reach, Target};
+use crate::ticker::Deadline;
+use crate::upstream::{Active, Call, Endpoint, Fault, Local, Sender, blame, connect, fault_of};
+
+/// How often a request that waits looks whether its endpoint is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Where a request is to go.
+pub(super) struct Errand<'a> {
+    /// Whose route led here.
+    pub(super) plan: &'a Plan,
+    /// The service.
+    pub(super) target: &'a Arc<Target>,
+    /// Not to another cluster.
+    pub(super) own_only: bool,
+    /// It is outside the federation.
+    pub(super) bucket: Option<&'a Bucket>,
+}
+
+/// A request's head as it is sent to an endpoint.
+#[derive(Clone)]
+pub(super) struct Head {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) headers: HeaderMap,
+}
+
+/// An attempt that failed, and what was not sent.
+struct Failure {
+    fault: Fault,
+    /// Nothing of it was sent.
+    back: Option<(Head, Upload)>,
+    /// The connection had been used before: it may just have been closed.
+    reused: bool,
+}
+
+/// What is known of a request while it is passed on.
+pub(super) struct Journey<'a> {
+    ticket: &'a Ticket,
+    errand: &'a Errand<'a>,
+    pub(super) began: Instant,
+    /// When the last attempt began.
+    asked: Instant,
+    progress: Rc<Progress>,
+    /// It may be sent twice.
+    pub(super) repeatable: bool,
+    pub(super) whole: Option<Deadline>,
+    tried: SmallVec<[Rc<Endpoint>; 4]>,
+    passed: SmallVec<[u16; 4]>,
+    luck: u64,
+    canary: bool,
+    cookie: Option<u16>,
+    /// What leads to its endpoint, where that is not chosen by who is less busy.
+    key: Option<u64>,
+}
+
+/// An answer has begun.
+pub(super) struct Arrival {
+    pub(super) response: Response<Incoming>,
+    pub(super) choice: u16,
+    pub(super) active: Active,
+    pub(super) sender: Sender,
+    pub(super) why: Why,
+    pub(super) retries: u32,
+}
+
+impl<'a> Journey<'a> {
+    pub(super) fn new(
+        ticket: &'a Ticket,
+        errand: &'a Errand<'a>,
+        local: &Local,
+        parts: &Parts,
+        progress: Rc<Progress>,
+    ) -> Self {
+        let chooser = &local.service.chooser;
+        let (luck, cookie) = match chooser.affinity() {
+            Affinity::None => (ticket.core.luck(), None),
+            Affinity::ClientIp => match ticket.conn.info.client.ip().to_canonical() {
+                std::net::IpAddr::V4(ip) => (luck_of(&ip.octets()), None),
+                std::net::IpAddr::V6(ip) => (luck_of(&ip.octets()), None),
+            },
+            Affinity::Cookie { name, .. } => {
+                let token = headers::cookie(&parts.headers, name);
+                (ticket.core.luck(), token.and_then(|token| chooser.by_token(token)))
+            }
+        };
+        let canary = chooser.leads_to_canary(|name, value| {
+            parts.headers.get_all(name).iter().any(|one| one.as_bytes() == value.as_bytes())
+        });
+        let began = clock::instant();
+        let whole = local.service.times.whole.map(|whole| ticket.core.ticker.after(whole));
+        Self {
+            ticket,
+            errand,
+            began,
+            asked: began,
+            progress,
+            repeatable: false,
+            whole,
+            tried: SmallVec::new(),
+            passed: SmallVec::new(),
+            luck,
+            canary,
+            cookie,
+            key: local.service.hash.as_ref().and_then(|hash| key(hash, ticket, parts)),
+        }
+    }
+
+    /// Chooses, asks, and asks elsewhere, until an answer begins or there is no sense in it any more.
+    pub(super) async fn run(
+        &mut self,
+        local: &mut Rc<Local>,
+        head: Head,
+        upload: Upload,
+    ) -> Result<Arrival, (Fault, Option<u16>, u32)> {
+        let mut next = Some((head, upload));
+        let (mut retries, mut last) = (0, (Fault::Nowhere, None));
+        while let Some((head, upload)) = next.take() {
+            let Some((choice, why, active)) = self.choose(local) else {
+                let full = last.1.is_none() && local.has_endpoints();
+                last.0 = if full { Fault::Full } else { last.0 };
+                break;
+            };
+            // What may be repeated is kept until it is known that it need not be.
+            let spare = (self.repeatable && retries < local.service.retries).then(|| head.clone());
+            let failure = match self.attempt(&local.clone(), &active.endpoint, head, upload).await {
+                Ok((response, sender)) => {
+                    self.answered(local, choice, &active.endpoint, response.status());
+                    return Ok(Arrival { response, choice, active, sender, why, retries });
+                }
+                Err(failure) => failure,
+            };
+            last = (failure.fault, Some(choice));
+            self.failed(local, choice, &active.endpoint, &failure);
+            let again = failure.back.or_else(|| spare.map(|head| (head, Upload::Empty)));
+            let allowed = failure.fault.may_repeat() && retries < local.service.retries;
+            if !allowed || again.is_none() {
+                break;
+            }
+            // Where nothing was sent, nobody is burdened twice.
+            if !failure.fault.nothing_sent() && !local.budget.spend() {
+                last.0 = Fault::Budget;
+                break;
+            }
+            retries += 1;
+            self.tried.push(active.endpoint.clone());
+            // The last attempt goes to another cluster, if there is one.
+            if retries >= local.service.retries {
+                self.passed.push(choice);
+            }
+            self.catch_up(local);
+            self.asked = clock::instant();
+            next = again;
+        }
+        Err((last.0, last.1, retries))
+    }
+
+    /// The next attempt goes by what is known now: what failed may be gone, and others may have come.
+    fn catch_up(&mut self, local: &mut Rc<Local>) {
+        let now = self.ticket.core.local(self.errand.target);
+        if now.version != local.version {
+            // Choices are counted anew.
+            self.passed.clear();
+            self.cookie = None;
+            *local = now;
+        }
+    }
+
+    /// The cluster, and the endpoint there. Where nothing is left that nothing is known against, what is left is tried.
+    fn choose(&self, local: &Local) -> Option<(u16, Why, Active)> {
+        let (core, now_ms) = (&self.ticket.core, self.ticket.core.ticker.now_ms());
+        let allowed = |at: u16| {
+            let place = local.service.places.get(usize::from(at));
+            !self.errand.own_only || place.is_some_and(|place| place.choice.own)
+        };
+        let chooser = &local.service.chooser;
+        for (passed, desperate) in [(self.passed.as_slice(), false), (&[], false), (&[], true)] {
+            let ask = Ask { luck: self.luck, canary: self.canary, affinity: self.cookie, tried: passed };
+            let usable = |at: u16| {
+                let fit = if desperate { local.has_any(at) } else { local.is_usable(at, now_ms) };
+                allowed(at) && fit && local.pick(at, core, &self.tried, desperate, self.key).is_some()
+            };
+            let Some((choice, why)) = chooser.pick(&ask, usable) else { continue };
+            let endpoint = local.pick(choice, core, &self.tried, desperate, self.key);
+            if let Some(active) = endpoint.and_then(|endpoint| local.enter(choice, endpoint)) {
+                return Some((choice, why, active));
+            }
+        }
+        None
+    }
+
+    /// Sends a request to an endpoint, over a connection that is open or a new one.
+    async fn attempt(
+        &mut self,
+        local: &Local,
+        endpoint: &Rc<Endpoint>,
+        mut head: Head,
+        mut upload: Upload,
+    ) -> Result<(Response<Incoming>, Sender), Failure> {
+        let core = &self.ticket.core;
+        let call = Call {
+            target: self.errand.target,
+            conn: &self.ticket.conn.info,
+            proxy_header: self.errand.plan.proxy_header && self.errand.bucket.is_none(),
+            upgrade: head.headers.contains_key(UPGRADE),
+        };
+        let alone = call.is_alone(&endpoint.reach);
+        let is_peer = matches!(endpoint.reach, Reach::Peer { .. });
+        loop {
+            let kept = if alone { None } else { endpoint.take() };
+            let reused = kept.is_some();
+            let mut sender = match kept {
+                Some(sender) => sender,
+                None => match connect(core, &endpoint.reach, call, local.service.times.connect).await {
+                    Ok(sender) => {
+                        if let Some(shared) = sender.share().filter(|_| !alone && !is_peer) {
+                            endpoint.give(shared, core.ticker.now_ms(), 1);
+                        }
+                        sender
+                    }
+                    Err(fault) => {
+                        return Err(Failure { fault, back: Some((head, upload)), reused: false });
+                    }
+                },
+            };
+            if !sender.ready().await {
+                if reused {
+                    continue;
+                }
+                return Err(Failure { fault: Fault::Connect, back: Some((head, upload)), reused });
+            }
+            let request = self.request(&endpoint.reach, &sender, head, upload);
+            match self.send(local, endpoint, &mut sender, request).await {
+                // The other edge has no endpoint that answers: what it says is not for the client.
+                Ok(response) if is_peer && wire::failure(response.headers()).is_some() => {
+                    return Err(Failure { fault: Fault::Reset, back: None, reused: false });
+                }
+                Ok(response) => return Ok((response, sender)),
+                // It was closed before anything was sent: that is no failure of the endpoint's.
+                Err(Failure { back: Some(back), .. }) if reused => (head, upload) = back,
+                Err(failure) => return Err(Failure { reused, ..failure }),
+            }
+        }
+    }
+
+    /// Sends a request and waits until its answer begins.
+    async fn send(
+        &mut self,
+        local: &Local,
+        endpoint: &Rc<Endpoint>,
+        sender: &mut Sender,
+        request: Request<Upload>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let many = sender.takes_many();
+        let core = self.ticket.core.clone();
+        let mut sent = pin!(sender.send(request));
+        let mut look = core.ticker.after(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut sent => return answer.map_err(|mut error| {
+                    let back = error.take_message().map(|request| take_apart(request, many));
+                    let fault = if back.is_some() { Fault::Connect } else { fault_of(error.error()) };
+                    Failure { fault, back, reused: false }
+                }),
+                () = &mut look => {
+                    if let Some(fault) = self.impatient(local, endpoint) {
+                        return Err(Failure { fault, back: None, reused: false });
+                    }
+                    look.reset(LOOK_EVERY);
+                }
+            }
+        }
+    }
+
+    /// Whether waiting has no sense any more.
+    fn impatient(&mut self, local: &Local, endpoint: &Rc<Endpoint>) -> Option<Fault> {
+        let core = &self.ticket.core;
+        if self.progress.is_too_long() {
+            return Some(Fault::TooLong);
+        }
+        let late = self.whole.as_ref().is_some_and(Deadline::is_over);
+        if late || self.progress.still_for() > local.service.times.first_byte {
+            return Some(Fault::Timeout);
+        }
+        let now = core.local(self.errand.target);
+        let changed = now.version != local.version || endpoint.is_out(core.ticker.now_ms());
+        let lost = changed && !now.stands_by(endpoint, core.ticker.now_ms());
+        (lost && self.repeatable).then_some(Fault::Withdrawn)
+    }
+
+    /// A request as it is written to a connection: HTTP/2 has the host in the target.
+    fn request(&self, reach: &Reach, sender: &Sender, head: Head, upload: Upload) -> Request<Upload> {
+        let mut request = Request::new(upload);
+        *request.method_mut() = head.method;
+        *request.headers_mut() = head.headers;
+        *request.uri_mut() = head.uri;
+        if !sender.takes_many() {
+            return request;
+        }
+        if let Reach::Peer { .. } = reach
+            && let Some(service) = wire::write_service(&self.errand.target.service)
+        {
+            request.headers_mut().insert(PEER_TARGET, service);
+        }
+        let host = request.headers_mut().remove(HOST);
+        let authority = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let mut uri = std::mem::take(request.uri_mut()).into_parts();
+        uri.scheme = Some(Scheme::HTTP);
+        uri.authority = authority.or_else(|| Some(Authority::from_static("localhost")));
+        *request.uri_mut() = Uri::from_parts(uri).unwrap_or_default();
+        request
+    }
+
+    fn answered(&self, local: &Local, choice: u16, endpoint: &Endpoint, status: StatusCode) {
+        if status.is_server_error() {
+            self.count_failure(local, choice, endpoint, false);
+        } else {
+            endpoint.answered();
+            if local.service.outlier.slower.is_some() {
+                endpoint.took(self.asked.elapsed());
+            }
+        }
+    }
+
+    fn failed(&self, local: &Local, choice: u16, endpoint: &Endpoint, failure: &Failure) {
+        let stale = failure.reused && failure.fault == Fault::Reset;
+        if failure.fault.counts_against_endpoint() && !stale {
+            // A connection to another edge ends when the edge falls silent.
+            let silent = failure.fault == Fault::Reset && matches!(endpoint.reach, Reach::Peer { .. });
+            self.count_failure(local, choice, endpoint, silent || failure.fault.nothing_sent());
+        }
+    }
+
+    fn count_failure(&self, local: &Local, choice: u16, endpoint: &Endpoint, unreachable: bool) {
+        blame(&self.ticket.core, local, self.errand.target, choice, endpoint, unreachable);
+    }
+
+    /// What the client is told of a fault.
+    pub(super) fn status(&self, fault: Fault) -> StatusCode {
+        if self.progress.is_too_long() { StatusCode::PAYLOAD_TOO_LARGE } else { fault.status() }
+    }
+
+    /// The cookie that leads a client back, if it has not got it.
+    pub(super) fn fresh_cookie(&self, local: &Local, choice: u16) -> Option<HeaderValue> {
+        let Affinity::Cookie { name, ttl_s } = local.service.chooser.affinity() else { return None };
+        if self.cookie == Some(choice) {
+            return None;
+        }
+        let token = &local.service.chooser.choice(choice)?.token;
+        let age = ttl_s.map(|ttl_s| format!("; Max-Age={ttl_s}")).unwrap_or_default();
+        let secure = if self.ticket.conn.is_secure() { "; Secure" } else { "" };
+        HeaderValue::from_str(&format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax{age}{secure}")).ok()
+    }
+}
+
+/// The key of a request: what leads to its endpoint.
+fn key(hash: &Hash, ticket: &Ticket, parts: &Parts) -> Option<u64> {
+    let of = |bytes: &[u8]| Some(luck_of(bytes));
+    match hash {
+        // Another edge tells who the client is.
+        Hash::Client if ticket.conn.info.from_peer.is_some() => {
+            of(parts.headers.get(headers::FORWARDED_FOR)?.as_bytes())
+        }
+        Hash::Client => of(ticket.conn.client.as_bytes()),
+        Hash::Header(name) => of(parts.headers.get(name)?.as_bytes()),
+        Hash::Cookie(name) => of(headers::cookie(&parts.headers, name)?),
+        Hash::Path => of(parts.uri.path().as_bytes()),
+    }
+}
+
+/// Takes back a request that was not sent.
+fn take_apart(request: Request<Upload>, many: bool) -> (Head, Upload) {
+    let (mut parts, upload) = request.into_parts();
+    if many {
+        let host = parts.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+        if let Some(host) = host {
+            parts.headers.insert(HOST, host);
+        }
+        parts.headers.remove(PEER_TARGET);
+        parts.uri = parts.uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
+    }
+    (Head { method: parts.method, uri: parts.uri, headers: parts.headers }, upload)
+}

@@ -1,0 +1,28 @@
+//! One request, from its head to the end of its answer.
+//!
+//! ```text
+//!   serve ─► handle ─► target (host, path: checked, made normal) ─► table ─► forward ─► upstream
+//!                                                                    │          │
+//!                                                                    └► answer  └► body (counts, deadlines, gives the
+//!                                                                                  connection back at its end)
+//! ```
+//!
+//! Reading order: `conn` (who asks), `handle`, `target`, `headers`, `forward`, `journey`, `exchange`, `account`,
+//! `body`, `answer`, `upgrade`.
+
+mod account;
+mod answer;
+mod body;
+mod conn;
+mod exchange;
+mod forward;
+mod handle;
+mod headers;
+mod journey;
+mod target;
+mod upgrade;
+
+pub(crate) use body::{Body, Upload};
+pub(crate) use conn::{Conn, ConnInfo, TlsInfo};
+pub(crate) use handle::{Ticket, handle};
+pub(crate) use target::{plain_host, plain_path};

@@ -1,0 +1,270 @@
+//! What a request asks for: its host and its path, in the one form in which they are both matched and passed on, so that
+//! nobody behind us reads them otherwise.
+
+use std::borrow::Cow;
+
+use http::header::HOST;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+
+/// Why a request is refused before anybody is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no host, or more than one, or one that cannot be.
+    Host,
+    /// The target has no path, or one that two readers would read in two ways.
+    Target,
+    /// It asks us to be a tunnel.
+    Connect,
+}
+
+/// The host of a request and its path, if that had to be made normal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// In lower case, without a port; empty when an HTTP/1.0 client did not say.
+    pub(crate) host: String,
+    /// The path and query to be used instead of what was sent.
+    pub(crate) path: Option<PathAndQuery>,
+}
+
+/// Reads what a request asks for. A target in absolute form is taken as it is, and then its host is the host.
+pub(crate) fn read(
+    method: &Method,
+    uri: &Uri,
+    version: Version,
+    headers: &HeaderMap,
+) -> Result<Asked, Refusal> {
+    if method == Method::CONNECT {
+        return Err(Refusal::Connect);
+    }
+    let host = match (uri.authority(), single_host(headers)?) {
+        (Some(authority), _) => host_of(authority)?,
+        (None, Some(host)) => host_of_header(host)?,
+        (None, None) if version == Version::HTTP_10 => String::new(),
+        (None, None) => return Err(Refusal::Host),
+    };
+    Ok(Asked { host, path: normal(uri)? })
+}
+
+fn single_host(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Refusal> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let first = hosts.next();
+    if hosts.next().is_some() { Err(Refusal::Host) } else { Ok(first) }
+}
+
+/// A path that is in its normal form, without its query.
+pub(crate) fn plain_path(target: &str) -> Option<&str> {
+    let path = target.split('?').next()?;
+    let sound = path.starts_with('/') && !is_suspicious(path.as_bytes()) && path.is_ascii();
+    sound.then_some(path)
+}
+
+/// A name and perhaps a port: the name in lower case.
+pub(crate) fn plain_host(bytes: &[u8]) -> Option<String> {
+    let name = bytes.iter().position(|byte| *byte == b':').map_or(bytes, |at| &bytes[..at]);
+    let port = bytes.get(name.len() + 1..).unwrap_or_default();
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if name.is_empty() || !name.iter().all(plain) || port.len() > 5 || !port.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    String::from_utf8(name.to_ascii_lowercase()).ok()
+}
+
+/// The common case is read without taking it apart.
+fn host_of_header(value: &HeaderValue) -> Result<String, Refusal> {
+    let bytes = value.as_bytes();
+    if let Some(host) = plain_host(bytes) {
+        return Ok(host);
+    }
+    host_of(&Authority::try_from(bytes).map_err(|_| Refusal::Host)?)
+}
+
+fn host_of(authority: &Authority) -> Result<String, Refusal> {
+    let host = authority.host();
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+    // Whoever it names and whatever port: all of it must be one of the two.
+    let rest = authority.as_str().strip_prefix(host);
+    let port = rest.is_some_and(|rest| rest.is_empty() || rest == ":" || authority.port_u16().is_some());
+    let sound = !host.is_empty() && host.bytes().all(plain) && port;
+    if !sound {
+        return Err(Refusal::Host);
+    }
+    Ok(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
+}
+
+/// The path in its normal form, if that is not what was sent.
+fn normal(uri: &Uri) -> Result<Option<PathAndQuery>, Refusal> {
+    let path = uri.path();
+    if !path.starts_with('/') {
+        return Err(Refusal::Target);
+    }
+    let Some(path) = normal_path(path)? else { return Ok(None) };
+    let whole = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    };
+    PathAndQuery::try_from(whole).map(Some).map_err(|_| Refusal::Target)
+}
+
+/// A path without `.` and `..`, without empty elements, and without anything that means one thing here and another behind us;
+/// none when it is so already.
+fn normal_path(path: &str) -> Result<Option<String>, Refusal> {
+    if !is_suspicious(path.as_bytes()) {
+        return Ok(None);
+    }
+    let mut elements: Vec<Cow<'_, str>> = Vec::new();
+    let mut below = path.split('/').skip(1).peekable();
+    let mut ends_open = false;
+    while let Some(element) = below.next() {
+        let element = decoded_dots(element)?;
+        ends_open = below.peek().is_none() && matches!(&*element, "" | "." | "..");
+        match &*element {
+            "" | "." => {}
+            // Above the root there is nothing.
+            ".." => drop(elements.pop()),
+            _ => elements.push(element),
+        }
+    }
+    let mut normal = String::with_capacity(path.len());
+    for element in &elements {
+        normal.push('/');
+        normal.push_str(element);
+    }
+    if ends_open || normal.is_empty() {
+        normal.push('/');
+    }
+    Ok((normal != path).then_some(normal))
+}
+
+/// Whether a path may need a closer look: it has a `%`, `//`, `/.` or `\`.
+fn is_suspicious(path: &[u8]) -> bool {
+    let mut before = 0;
+    for byte in path {
+        if matches!(byte, b'%' | b'\\') || (before == b'/' && matches!(byte, b'/' | b'.')) {
+            return true;
+        }
+        before = *byte;
+    }
+    false
+}
+
+/// An element with its dots and letters decoded where they need not have been encoded. Encoded slashes stay as they are, for
+/// they are not the same as slashes, unless reading them as slashes would lead elsewhere: then nobody can tell what is meant.
+fn decoded_dots(element: &str) -> Result<Cow<'_, str>, Refusal> {
+    if element.contains('\\') {
+        return Err(Refusal::Target);
+    }
+    if !element.contains('%') {
+        return Ok(Cow::Borrowed(element));
+    }
+    let mut decoded = String::with_capacity(element.len());
+    let mut slashes = String::with_capacity(element.len());
+    let mut rest = element;
+    while let Some(at) = rest.find('%') {
+        let (before, from) = rest.split_at(at);
+        let digits = from.get(1..3).ok_or(Refusal::Target)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let [high, low] = [digits.as_bytes()[0], digits.as_bytes()[1]].map(digit);
+        let (high, low) = high.zip(low).ok_or(Refusal::Target)?;
+        let byte = u8::try_from(high * 16 + low).map_err(|_| Refusal::Target)?;
+        decoded.push_str(before);
+        slashes.push_str(before);
+        match byte {
+            0 => return Err(Refusal::Target),
+            b'/' | b'\\' => {
+                decoded.push_str(&from[..3]);
+                slashes.push('/');
+            }
+            b'-' | b'.' | b'_' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
+                decoded.push(char::from(byte));
+                slashes.push(char::from(byte));
+            }
+            _ => {
+                decoded.push_str(&from[..3]);
+                slashes.push_str(&from[..3]);
+            }
+        }
+        rest = &from[3..];
+    }
+    decoded.push_str(rest);
+    slashes.push_str(rest);
+    let leads_elsewhere = slashes.contains('/') && slashes.split('/').any(|part| matches!(part, "." | ".."));
+    if leads_elsewhere { Err(Refusal::Target) } else { Ok(Cow::Owned(decoded)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_form() {
+        for (path, want) in [
+            ("/", "/"),
+            ("/a/b", "/a/b"),
+            ("/a/b/", "/a/b/"),
+            ("//admin", "/admin"),
+            ("/a//b///c", "/a/b/c"),
+            ("/a/./b", "/a/b"),
+            ("/a/b/..", "/a/"),
+            ("/a/../../../etc", "/etc"),
+            ("/..", "/"),
+            ("/a/%2e%2E/b", "/b"),
+            ("/%61dmin", "/admin"),
+            ("/a%20b", "/a%20b"),
+            ("/a%2fb", "/a%2fb"),
+            ("/group%2Fproject", "/group%2Fproject"),
+            ("/a/.hidden", "/a/.hidden"),
+            ("/a/...", "/a/..."),
+        ] {
+            assert_eq!(normal_path(path).unwrap().as_deref().unwrap_or(path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        for path in
+            ["/a%2f..%2fadmin", "/a/%2e%2e%2fb", "/a\\..\\b", "/a%5c..", "/%", "/%4", "/%zz", "/a%00b"]
+        {
+            assert_eq!(normal_path(path), Err(Refusal::Target), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_one_name() {
+        for (hosts, version, want) in [
+            (&["Example.COM:8080"][..], Version::HTTP_11, Ok("example.com")),
+            (&["example.com."], Version::HTTP_11, Ok("example.com")),
+            (&["[2001:db8::1]:80"], Version::HTTP_11, Ok("[2001:db8::1]")),
+            (&[], Version::HTTP_10, Ok("")),
+            (&[], Version::HTTP_11, Err(Refusal::Host)),
+            (&[""], Version::HTTP_11, Err(Refusal::Host)),
+            (&["a", "a"], Version::HTTP_11, Err(Refusal::Host)),
+            (&["a b"], Version::HTTP_11, Err(Refusal::Host)),
+            (&["a/b"], Version::HTTP_11, Err(Refusal::Host)),
+            (&["user@a"], Version::HTTP_11, Err(Refusal::Host)),
+            (&["a:99999999"], Version::HTTP_11, Err(Refusal::Host)),
+            (&["a,b"], Version::HTTP_11, Err(Refusal::Host)),
+        ] {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_str(host).unwrap());
+            }
+            let got = read(&Method::GET, &Uri::from_static("/x"), version, &headers);
+            assert_eq!(got.map(|asked| asked.host), want.map(str::to_owned), "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn absolute_form_wins_over_the_header_and_other_forms_are_refused() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static("other"));
+        let ask = |method: Method, uri: &'static str| {
+            read(&method, &Uri::from_static(uri), Version::HTTP_11, &headers).map(|asked| asked.host)
+        };
+        assert_eq!(ask(Method::GET, "http://a.example/x"), Ok("a.example".to_owned()));
+        assert_eq!(ask(Method::GET, "*"), Err(Refusal::Target));
+        assert_eq!(ask(Method::CONNECT, "a:443"), Err(Refusal::Connect));
+    }
+}

@@ -1,0 +1,133 @@
+//! Connections to other edges, as one thread keeps them: a few to each, shared by many requests at once, whatever they are for.
+//!
+//! Whoever wants a connection while one is being made waits for that one, and fails with it: an edge that does not answer is
+//! waited for once, not once for every request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::http2::SendRequest;
+use landfall_runtime::clock;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex as Turn;
+use tokio_rustls::client::TlsStream;
+
+use super::link::{ConnectError, Link};
+
+/// Connections to one edge.
+const CONNECTIONS: usize = 2;
+/// A connection takes nothing new after this long: it was made with a certificate of that time.
+const AGE_MAX: Duration = Duration::from_secs(3600);
+/// The most edges that are remembered. Beyond that those whose connections are gone are forgotten.
+const EDGES_MAX: usize = 4096;
+
+/// Connections to other edges.
+pub(crate) struct Pool<B> {
+    link: Arc<Link>,
+    edges: Mutex<HashMap<String, Arc<Edge<B>>>>,
+}
+
+/// One edge.
+struct Edge<B> {
+    next: AtomicUsize,
+    slots: [Slot<B>; CONNECTIONS],
+}
+
+/// Room for one connection.
+struct Slot<B> {
+    /// So many times a connection was tried to be made.
+    tries: AtomicUsize,
+    open: Turn<Option<Open<B>>>,
+}
+
+/// A connection.
+struct Open<B> {
+    sender: SendRequest<B>,
+    since: Instant,
+    /// Where it leads.
+    address: String,
+}
+
+impl<B> Pool<B> {
+    /// No connections yet.
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        Self { link, edges: Mutex::default() }
+    }
+
+    /// A connection to an edge, by its name and where it listens. Where there is none, `speak` begins to speak HTTP/2 over a
+    /// new stream.
+    pub(crate) async fn get<F>(
+        &self,
+        edge: &str,
+        address: &str,
+        speak: impl FnOnce(TlsStream<TcpStream>) -> F,
+    ) -> Result<SendRequest<B>, ConnectError>
+    where
+        F: Future<Output = hyper::Result<SendRequest<B>>>,
+    {
+        let known = self.edge(edge);
+        let at = known.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
+        let slot = known.slots.get(at).expect("the remainder is less than the number of slots");
+        let tries = slot.tries.load(Ordering::Acquire);
+        let mut open = slot.open.lock().await;
+        if let Some(open) = &*open
+            && !open.sender.is_closed()
+            && open.address == address
+            && open.since.elapsed() < AGE_MAX
+        {
+            return Ok(open.sender.clone());
+        }
+        // Somebody has tried in vain while we waited for our turn.
+        if slot.tries.load(Ordering::Acquire) != tries && open.is_none() {
+            return Err(ConnectError::Slow);
+        }
+        *open = None;
+        let made = self.open(edge, address, speak).await;
+        slot.tries.fetch_add(1, Ordering::AcqRel);
+        let sender = made?;
+        *open = Some(Open { sender: sender.clone(), since: clock::instant(), address: address.to_owned() });
+        Ok(sender)
+    }
+
+    fn edge(&self, name: &str) -> Arc<Edge<B>> {
+        let mut edges = self.edges.lock();
+        if let Some(edge) = edges.get(name) {
+            return edge.clone();
+        }
+        if edges.len() >= EDGES_MAX {
+            edges.retain(|_, edge| Arc::strong_count(edge) > 1 || edge.is_open());
+        }
+        edges.entry(name.to_owned()).or_insert_with(|| Arc::new(Edge::new())).clone()
+    }
+
+    async fn open<F>(
+        &self,
+        edge: &str,
+        address: &str,
+        speak: impl FnOnce(TlsStream<TcpStream>) -> F,
+    ) -> Result<SendRequest<B>, ConnectError>
+    where
+        F: Future<Output = hyper::Result<SendRequest<B>>>,
+    {
+        let stream = self.link.connect(edge, address).await?;
+        speak(stream).await.map_err(|error| ConnectError::Handshake(std::io::Error::other(error)))
+    }
+}
+
+impl<B> Edge<B> {
+    fn new() -> Self {
+        let slot = || Slot { tries: AtomicUsize::new(0), open: Turn::new(None) };
+        Self { next: AtomicUsize::new(0), slots: std::array::from_fn(|_| slot()) }
+    }
+
+    fn is_open(&self) -> bool {
+        self.slots.iter().any(|slot| match slot.open.try_lock() {
+            Ok(open) => open.as_ref().is_some_and(|open| !open.sender.is_closed()),
+            // Whoever has it makes a connection.
+            Err(_) => true,
+        })
+    }
+}

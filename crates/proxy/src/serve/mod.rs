@@ -1,0 +1,30 @@
+//! Serving: threads, each with a runtime, listeners and connections of its own.
+//!
+//! Reading order: `listen` (sockets), `worker` (a thread), `connection` (one client: the seam for whoever accepts streams),
+//! `io` (its bytes).
+
+mod connection;
+mod io;
+mod listen;
+mod worker;
+
+use std::future::Future;
+
+pub(crate) use connection::connection;
+pub(crate) use listen::{Entrance, bind};
+pub(crate) use worker::run;
+
+/// Runs futures of hyper's on the thread that they were made on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalExecutor;
+
+impl<F> hyper::rt::Executor<F> for LocalExecutor
+where
+    F: Future + 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(async move {
+            future.await;
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! A thread: takes clients in, and looks at the time.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
+
+use super::listen::{Bound, Entrance};
+use crate::beside::welcome;
+use crate::core::{Core, Phase, Shared};
+use crate::handover::{UNDER_WAY, lead_on};
+use crate::haproxy::Ends;
+use crate::ticker::TICK;
+
+/// Ticks between two looks at connections, and between two sweeps.
+const LOOK_TICKS: u64 = 5;
+const SWEEP_TICKS: u64 = 20;
+/// How long no client is taken in when that fails: there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Runs a thread until the end.
+pub(crate) fn run(shared: Arc<Shared>, index: usize, listeners: Bound, seed: u64) {
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        // Few connections are ready at once; more at a time only make the others wait.
+        .event_interval(61)
+        .build_local(LocalOptions::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "a thread of the proxy cannot run");
+            return;
+        }
+    };
+    let core = Rc::new(Core::new(shared, index, seed));
+    runtime.block_on(async {
+        for (entrance, listener) in listeners {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => drop(tokio::task::spawn_local(accept(core.clone(), entrance, listener))),
+                Err(error) => tracing::error!(%error, "a thread of the proxy cannot listen"),
+            }
+        }
+        watch(&core).await;
+    });
+    // Connections that did not end in time end here.
+    runtime.shutdown_timeout(Duration::ZERO);
+}
+
+/// Looks at the time until the end has come.
+async fn watch(core: &Rc<Core>) {
+    let mut phase = core.shared.phase.subscribe();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    for tick in 1_u64.. {
+        let mut looks = tick % LOOK_TICKS == 0;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            changed = phase.changed() => looks |= changed.is_ok(),
+        }
+        core.ticker.tick();
+        let now = *phase.borrow();
+        if looks || now > Phase::Serving {
+            core.clients.look(core.ticker.now_ms(), &core.shared.config.limits, now);
+        }
+        if tick % SWEEP_TICKS == 0 {
+            core.sweep();
+        }
+        match now {
+            Phase::Serving => {}
+            Phase::Draining => {}
+            Phase::Ending => return,
+        }
+    }
+}
+
+/// Takes clients in until the end is near; then those that are under way, and no more.
+async fn accept(core: Rc<Core>, entrance: Entrance, listener: TcpListener) {
+    let mut phase = core.shared.phase.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = near_end(&mut phase) => break,
+        };
+        match accepted {
+            Ok((stream, client)) => enter(&core, entrance, stream, client),
+            Err(error) => {
+                tracing::warn!(%error, "a client cannot be taken in");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    lead_on(&listener, core.shared.config.cores());
+    let under_way = async {
+        loop {
+            match listener.accept().await {
+                Ok((stream, client)) => enter(&core, entrance, stream, client),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(UNDER_WAY, under_way).await;
+    // They have been told that they are connected.
+    while let Ok(Ok((stream, client))) = tokio::time::timeout(Duration::ZERO, listener.accept()).await {
+        enter(&core, entrance, stream, client);
+    }
+}
+
+async fn near_end(phase: &mut watch::Receiver<Phase>) {
+    // An error means that the proxy is gone.
+    let _ = phase.wait_for(|phase| *phase > Phase::Serving).await;
+}
+
+fn enter(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, client: std::net::SocketAddr) {
+    let shared = &core.shared;
+    let Ok(local) = stream.local_addr() else { return };
+    if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections {
+        shared.connections.fetch_sub(1, Ordering::Relaxed);
+        shared.meters.rare.overfull.inc();
+        return;
+    }
+    let _ = stream.set_nodelay(true);
+    let core = core.clone();
+    tokio::task::spawn_local(async move {
+        welcome(&core, entrance, stream, Ends { client, server: local }).await;
+        core.shared.connections.fetch_sub(1, Ordering::Relaxed);
+    });
+}

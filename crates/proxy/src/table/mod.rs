@@ -1,0 +1,114 @@
+//! The table: which route a request takes. Compiled from routes and plans beside the data path, swapped in as a whole.
+//!
+//! Reading order: here (what is found), `path` (how paths are compared), `compile` (how it is made, by what has changed),
+//! `target` (a service's port: where its requests may go), `bucket` (a place outside the federation).
+
+mod bucket;
+mod compile;
+mod path;
+mod target;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use landfall_api::landfall::{RedirectAction, RouteService};
+
+pub(crate) use bucket::{Bucket, Outside};
+pub(crate) use compile::Compiler;
+pub(crate) use target::{Hash, Reach, Service, Target, Vitals};
+
+/// Which route a request takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    /// By the whole host.
+    exact: imbl::HashMap<Arc<str>, Arc<Host>>,
+    /// By what follows the host's first label.
+    wildcard: imbl::HashMap<Arc<str>, Arc<Host>>,
+    /// For hosts that neither knows.
+    any: Option<Arc<Host>>,
+    /// For requests that no route matches.
+    default: Option<Arc<Route>>,
+    /// All services that routes of any group name: what a request that another edge sends is for.
+    targets: imbl::HashMap<Arc<RouteService>, Arc<Target>>,
+}
+
+/// The paths of one host.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    exact: HashMap<Box<str>, Arc<Route>>,
+    prefix: HashMap<Box<str>, Arc<Route>>,
+}
+
+/// One route.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// Whose it is.
+    pub(crate) plan: Arc<Plan>,
+    /// What becomes of its requests.
+    pub(crate) action: Action,
+    /// Plain HTTP is sent to HTTPS.
+    pub(crate) to_https: bool,
+}
+
+/// What the routes of one `RoutePlan` share.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Its number: never used twice.
+    pub(crate) id: u64,
+    /// `namespace/name`.
+    pub(crate) name: Arc<str>,
+    /// `Strict-Transport-Security`.
+    pub(crate) hsts: Option<http::HeaderValue>,
+    /// Connections to endpoints begin with a PROXY header.
+    pub(crate) proxy_header: bool,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// It goes to a service.
+    Service(Arc<Target>),
+    /// It goes out of the federation.
+    Bucket(Bucket),
+    /// The client is sent elsewhere.
+    Redirect(RedirectAction),
+    /// It is answered at once.
+    Fixed(Fixed),
+    /// It is answered with 503.
+    Unavailable(Box<str>),
+}
+
+/// An answer that stands ready.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    pub(crate) status: http::StatusCode,
+    pub(crate) content_type: http::HeaderValue,
+    pub(crate) body: bytes::Bytes,
+}
+
+impl Table {
+    /// The route of a request. `host` is in lower case and without a port; `path` is normal.
+    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
+        let paths = self.exact.get(host).or_else(|| self.wildcard_of(host)).or(self.any.as_ref());
+        paths.and_then(|paths| paths.find(path)).or(self.default.as_ref())
+    }
+
+    /// The service that another edge means.
+    pub(crate) fn target(&self, service: &RouteService) -> Option<&Arc<Target>> {
+        self.targets.get(service)
+    }
+
+    fn wildcard_of(&self, host: &str) -> Option<&Arc<Host>> {
+        let (label, domain) = host.split_once('.')?;
+        if label.is_empty() || self.wildcard.is_empty() { None } else { self.wildcard.get(domain) }
+    }
+}
+
+impl Host {
+    fn find(&self, path: &str) -> Option<&Arc<Route>> {
+        if let Some(route) = self.exact.get(path) {
+            return Some(route);
+        }
+        path::prefixes(path).find_map(|prefix| self.prefix.get(prefix))
+    }
+}

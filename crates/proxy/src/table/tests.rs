@@ -1,0 +1,161 @@
+//! Tables: which route is taken, and that a change of one thing changes that thing.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use landfall_api::landfall::{FixedResponseAction, RoutePath, TrafficPlanSpec};
+
+use super::*;
+
+fn fixed(body: &str) -> RouteAction {
+    let fixed = FixedResponseAction { status_code: 200, body: Some(body.to_owned()), content_type: None };
+    RouteAction { fixed_response: Some(fixed), ..RouteAction::default() }
+}
+
+/// A plan of (host, path, exact, answer), created at some second.
+fn plan(created: i64, paths: &[(&str, &str, bool, &str)]) -> Arc<RoutePlanSpec> {
+    let host = |(host, path, exact, answer): &(&str, &str, bool, &str)| RouteHost {
+        host: (*host).to_owned(),
+        paths: vec![RoutePath {
+            path: (*path).to_owned(),
+            compare: if *exact { RouteMatch::Exact } else { RouteMatch::Prefix },
+            action: fixed(answer),
+        }],
+    };
+    let created = k8s_openapi::jiff::Timestamp::from_second(created).unwrap();
+    Arc::new(RoutePlanSpec {
+        source_created: Some(Time(created)),
+        hosts: paths.iter().map(host).collect(),
+        ..RoutePlanSpec::default()
+    })
+}
+
+fn key(name: &str) -> Key {
+    ("shop".to_owned(), name.to_owned())
+}
+
+fn compiler() -> Compiler {
+    Compiler::new(&crate::Config { cluster: "paris".to_owned(), ..crate::Config::default() })
+}
+
+/// What a request is answered with; nothing when no route matches.
+fn answer(compiler: &Compiler, host: &str, path: &str) -> String {
+    match compiler.table.find(host, path).map(|route| &route.action) {
+        Some(Action::Fixed(fixed)) => String::from_utf8(fixed.body.to_vec()).unwrap(),
+        Some(other) => format!("{other:?}"),
+        None => String::new(),
+    }
+}
+
+#[test]
+fn the_most_particular_route_is_taken() {
+    let mut compiler = compiler();
+    let mut world = World::default();
+    let paths = [
+        ("a.example.com", "/", false, "root"),
+        ("a.example.com", "/foo", false, "foo"),
+        ("a.example.com", "/foo/bar/", false, "foobar"),
+        ("a.example.com", "/foo", true, "exactly foo"),
+        ("*.Example.com", "/", false, "wildcard"),
+        ("b.example.com", "/only", false, "only"),
+        ("", "/any", false, "any"),
+    ];
+    world.routes.insert(key("one"), plan(1, &paths));
+    compiler.follow(&world, 0);
+    for (host, path, want) in [
+        ("a.example.com", "/", "root"),
+        ("a.example.com", "/x", "root"),
+        ("a.example.com", "/foo", "exactly foo"),
+        ("a.example.com", "/foo/", "foo"),
+        ("a.example.com", "/foobar", "root"),
+        ("a.example.com", "/foo/x", "foo"),
+        ("a.example.com", "/foo/bar", "foobar"),
+        ("a.example.com", "/foo/bar/x", "foobar"),
+        ("a.example.com", "/foo/barx", "foo"),
+        ("z.example.com", "/x", "wildcard"),
+        ("y.z.example.com", "/x", ""),
+        ("example.com", "/x", ""),
+        ("b.example.com", "/only/x", "only"),
+        ("b.example.com", "/x", ""),
+        ("elsewhere", "/any/x", "any"),
+        ("elsewhere", "/x", ""),
+    ] {
+        assert_eq!(answer(&compiler, host, path), want, "{host}{path}");
+    }
+}
+
+#[test]
+fn of_two_that_want_the_same_the_older_has_it_until_it_goes() {
+    let mut compiler = compiler();
+    let mut world = World::default();
+    world.routes.insert(key("a-younger"), plan(2, &[("h", "/", false, "younger"), ("h", "/y", false, "y")]));
+    world.routes.insert(key("z-older"), plan(1, &[("h", "/", false, "older")]));
+    compiler.follow(&world, 0);
+    assert_eq!((answer(&compiler, "h", "/"), answer(&compiler, "h", "/y")), ("older".into(), "y".into()));
+    world.routes.remove(&key("z-older"));
+    assert!(compiler.follow(&world, 0).gone.len() == 1);
+    assert_eq!(answer(&compiler, "h", "/"), "younger");
+    world.routes.remove(&key("a-younger"));
+    compiler.follow(&world, 0);
+    assert_eq!(answer(&compiler, "h", "/"), "");
+    assert!(compiler.by_host.is_empty() && compiler.plans.is_empty() && compiler.table.exact.is_empty());
+}
+
+#[test]
+fn a_default_takes_what_no_route_matches() {
+    let mut compiler = compiler();
+    let mut world = World::default();
+    let with_default = |created, answer: &str| {
+        let mut spec = (*plan(created, &[("h", "/a", false, "a")])).clone();
+        spec.default_action = Some(fixed(answer));
+        Arc::new(spec)
+    };
+    world.routes.insert(key("one"), with_default(2, "younger"));
+    world.routes.insert(key("two"), with_default(1, "older"));
+    compiler.follow(&world, 0);
+    assert_eq!(answer(&compiler, "h", "/b"), "older");
+    assert_eq!(answer(&compiler, "nobody", "/"), "older");
+    assert_eq!(answer(&compiler, "h", "/a/b"), "a");
+}
+
+#[test]
+fn groups_are_carried_by_their_edges_only() {
+    let mut world = World::default();
+    let mut grouped = (*plan(1, &[("h", "/", false, "grouped")])).clone();
+    grouped.groups = vec!["blue".to_owned()];
+    world.routes.insert(key("one"), Arc::new(grouped));
+    for (group, want) in [(None, ""), (Some("red"), ""), (Some("blue"), "grouped")] {
+        let config = crate::Config { group: group.map(str::to_owned), ..crate::Config::default() };
+        let mut compiler = Compiler::new(&config);
+        compiler.follow(&world, 0);
+        assert_eq!(answer(&compiler, "h", "/"), want, "{group:?}");
+    }
+}
+
+fn to_service(name: &str) -> Arc<RoutePlanSpec> {
+    let service =
+        RouteService { namespace: "shop".to_owned(), name: name.to_owned(), port: 80, ..Default::default() };
+    let action = RouteAction { service: Some(service), ..RouteAction::default() };
+    let path = RoutePath { path: "/".to_owned(), compare: RouteMatch::Prefix, action };
+    let hosts = vec![RouteHost { host: format!("{name}.test"), paths: vec![path] }];
+    Arc::new(RoutePlanSpec { hosts, ..RoutePlanSpec::default() })
+}
+
+#[test]
+fn a_new_plan_reaches_its_service_and_no_other_and_leaves_the_table_alone() {
+    let mut compiler = compiler();
+    let mut world = World::default();
+    world.routes.insert(key("one"), to_service("one"));
+    world.routes.insert(key("two"), to_service("two"));
+    assert!(compiler.follow(&world, 0).routes);
+    let version = |compiler: &Compiler, name: &str| {
+        compiler.table.targets.values().find(|target| target.service.name == name).unwrap().version()
+    };
+    let before = (version(&compiler, "one"), version(&compiler, "two"));
+    world.plans.insert(key("one"), Arc::new(TrafficPlanSpec::default()));
+    assert!(!compiler.follow(&world, 0).routes);
+    assert_eq!((version(&compiler, "one"), version(&compiler, "two")), (before.0 + 1, before.1));
+    assert!(!compiler.follow(&world, 0).routes);
+    assert_eq!(version(&compiler, "one"), before.0 + 1, "nothing has changed");
+    world.routes.remove(&key("one"));
+    compiler.follow(&world, 0);
+    assert_eq!(compiler.table.targets.len(), 1, "nobody names it any more");
+}

@@ -1,0 +1,75 @@
+//! What can go wrong upstream: whose fault it is, what the client is told, and whether another endpoint may be asked.
+
+use http::StatusCode;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No connection could be made.
+    Connect,
+    /// A connection was not made in time.
+    ConnectTimeout,
+    /// The connection ended before an answer began.
+    Reset,
+    /// The endpoint was taken away while it was waited for.
+    Withdrawn,
+    /// No answer began in time.
+    Timeout,
+    /// What came is not HTTP.
+    Garbage,
+    /// The client's body broke off.
+    Body,
+    /// The client's body is longer than it may be.
+    TooLong,
+    /// No endpoint is left to ask.
+    Nowhere,
+    /// Every endpoint has as many requests as it may have.
+    Full,
+    /// Too many requests were tried again already.
+    Budget,
+}
+
+impl Fault {
+    /// What the client is told.
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::Connect | Self::Reset | Self::Withdrawn | Self::Garbage => StatusCode::BAD_GATEWAY,
+            Self::ConnectTimeout | Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Body => StatusCode::BAD_REQUEST,
+            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Nowhere | Self::Full | Self::Budget => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The same in a word, for logs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Connect => "no connection could be made",
+            Self::ConnectTimeout => "no connection was made in time",
+            Self::Reset => "the connection ended before an answer",
+            Self::Withdrawn => "the endpoint went away",
+            Self::Timeout => "no answer in time",
+            Self::Garbage => "the answer is not HTTP",
+            Self::Body => "the request's body broke off",
+            Self::TooLong => "the body is too long",
+            Self::Nowhere => "no endpoint can be asked",
+            Self::Full => "every endpoint is full",
+            Self::Budget => "too many requests were tried again",
+        }
+    }
+
+    /// Whether the endpoint is to blame.
+    pub(crate) fn counts_against_endpoint(self) -> bool {
+        matches!(self, Self::Connect | Self::ConnectTimeout | Self::Reset | Self::Timeout | Self::Garbage)
+    }
+
+    /// Whether nothing of the request was sent, so that it may be sent elsewhere whatever it is.
+    pub(crate) fn nothing_sent(self) -> bool {
+        matches!(self, Self::Connect | Self::ConnectTimeout)
+    }
+
+    /// Whether a request that may be sent twice may be sent elsewhere.
+    pub(crate) fn may_repeat(self) -> bool {
+        self.nothing_sent() || matches!(self, Self::Reset | Self::Withdrawn)
+    }
+}

@@ -1,0 +1,444 @@
+//! Two edges of two members: requests and streams for one that come in at the other.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use landfall_api::landfall::{
+    BackendProtocol, PlanEdge, PlanFederation, RouteMatch, RouteOptions, RouteService,
+};
+use landfall_proxy::{Config, Limits, Proxy, World};
+use landfall_runtime::metrics::Registry;
+use landfall_runtime::tasks::Tasks;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+use crate::ports::{call, dial, echo, free_port, ports, route, talk, udp_echo};
+use crate::support::backend::{Backend, nobody, read_head, script};
+use crate::support::certs::Authority;
+use crate::support::raw::{Answer, Client, get};
+use crate::support::{key, plan, port_of};
+
+/// One edge.
+struct Edge {
+    name: &'static str,
+    proxy: Proxy,
+    registry: Registry,
+    world: World,
+    tasks: Tasks,
+}
+
+impl Edge {
+    fn new(name: &'static str, cluster: &str) -> Self {
+        Self::with(name, cluster, Limits::default())
+    }
+
+    fn with(name: &'static str, cluster: &str, limits: Limits) -> Self {
+        let (registry, tasks) = (Registry::default(), Tasks::default());
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let config = Config {
+            edge: name.into(),
+            cluster: cluster.into(),
+            http: vec![any],
+            peer: vec![any],
+            threads: 1,
+            drain: Duration::ZERO,
+            l4: ports(),
+            limits,
+            ..Config::default()
+        };
+        let proxy = Proxy::start(config, &registry, &tasks).unwrap();
+        Self { name, proxy, registry, world: World::default(), tasks }
+    }
+
+    fn http(&self) -> SocketAddr {
+        self.proxy.addresses()[0]
+    }
+
+    fn peer(&self) -> String {
+        self.proxy.addresses()[1].to_string()
+    }
+
+    fn follow(&self) {
+        self.proxy.follow(&self.world);
+    }
+}
+
+/// Two members with an edge each. What comes in at `paris` is for `lyon`.
+struct Pair {
+    hub: Authority,
+    paris: Edge,
+    lyon: Edge,
+}
+
+impl Pair {
+    /// The service `web` is at these endpoints of `lyon`.
+    fn new(service: RouteService, endpoints: &[SocketAddr]) -> Self {
+        Self::with(service, endpoints, Limits::default())
+    }
+
+    fn with(service: RouteService, endpoints: &[SocketAddr], limits: Limits) -> Self {
+        let (hub, paris) = (Authority::new(), Edge::new("paris-1", "paris"));
+        let lyon = Edge::with("lyon-1", "lyon", limits);
+        let mut this = Self { hub, paris, lyon };
+        let action = landfall_api::landfall::RouteAction { service: Some(service), ..Default::default() };
+        let path =
+            landfall_api::landfall::RoutePath { path: "/".into(), compare: RouteMatch::Prefix, action };
+        let host = landfall_api::landfall::RouteHost { host: String::new(), paths: vec![path] };
+        let web = landfall_api::landfall::RoutePlanSpec { hosts: vec![host], ..Default::default() };
+        let at = BTreeMap::from([("web".to_owned(), endpoints.to_vec())]);
+        for edge in [&mut this.paris, &mut this.lyon] {
+            edge.world.routes.insert(key("web"), Arc::new(web.clone()));
+            edge.world.plans.insert(key("web"), Arc::new(plan(&[("lyon", 1.0, &[])])));
+        }
+        this.paris.world.endpoints.insert(key("web"), Arc::default());
+        this.lyon.world.endpoints.insert(key("web"), Arc::new(at));
+        this.meet(&["paris-1", "lyon-1"]);
+        for edge in [&this.paris, &this.lyon] {
+            edge.proxy.identify(&this.hub.edge(edge.name)).unwrap();
+        }
+        this
+    }
+
+    /// These are the edges of the federation.
+    fn meet(&mut self, names: &[&str]) {
+        let edges = [&self.paris, &self.lyon].into_iter().filter(|edge| names.contains(&edge.name));
+        let roster = roster(&edges.map(|edge| (edge.name, edge.peer())).collect::<Vec<_>>());
+        for edge in [&mut self.paris, &mut self.lyon] {
+            edge.world.federation = Some(roster.clone());
+            edge.follow();
+        }
+    }
+
+    async fn get(&self) -> Answer {
+        get(self.paris.http(), "shop.test", "/cart?x=1").await
+    }
+
+    async fn stop(self) {
+        self.paris.tasks.join().await;
+        self.lyon.tasks.join().await;
+    }
+}
+
+/// Edges, by their names and where they listen for others. Their names begin with the member's.
+fn roster(edges: &[(&str, String)]) -> Arc<PlanFederation> {
+    let edge = |(name, address): &(&str, String)| PlanEdge {
+        name: (*name).to_owned(),
+        uid: format!("uid-of-{name}"),
+        cluster: name.split('-').next().unwrap().to_owned(),
+        peer_address: Some(address.clone()),
+        alive: true,
+        linked: true,
+        ..PlanEdge::default()
+    };
+    Arc::new(PlanFederation { edges: edges.iter().map(edge).collect(), ..PlanFederation::default() })
+}
+
+#[tokio::test]
+async fn a_request_goes_through_two_edges_and_keeps_its_client() {
+    let backend = Backend::new("lyon").await;
+    let pair = Pair::new(port_of("web"), &[backend.address]);
+    let mut client = Client::new(pair.paris.http()).await;
+    for _ in 0..20 {
+        client
+            .send(
+                b"GET /cart?x=1 HTTP/1.1\r\nhost: shop.test\r\nlandfall-target: shop/secret/1//http\r\n\r\n",
+            )
+            .await;
+        let answer = client.answer().await.unwrap();
+        assert_eq!((answer.status, answer.header("x-backend")), (200, Some("lyon")), "{answer:?}");
+        assert!(answer.body.starts_with("GET /cart?x=1 HTTP/1.1\n"), "{answer:?}");
+        assert_eq!(answer.got("x-forwarded-for"), Some("127.0.0.1"));
+        assert_eq!(answer.got("host"), Some("shop.test"));
+        assert_eq!(answer.got("landfall-target"), None, "what is between edges stays there");
+    }
+    let counted = pair.lyon.registry.render();
+    assert!(counted.contains("route=\"peer\",service=\"shop/web\",cluster=\"lyon\""), "{counted}");
+    // A body goes through whole.
+    let body = "x".repeat(300_000);
+    let head = format!("POST / HTTP/1.1\r\nhost: shop.test\r\ncontent-length: {}\r\n\r\n", body.len());
+    client.send(head.as_bytes()).await;
+    client.send(body.as_bytes()).await;
+    let answer = client.answer().await.unwrap();
+    assert!(answer.body.ends_with(&body) && answer.status == 200);
+    pair.stop().await;
+}
+
+/// Speaks HTTP/2 with an edge.
+async fn http2(to: SocketAddr) -> hyper::client::conn::http2::SendRequest<http_body_util::Full<Bytes>> {
+    let stream = TcpStream::connect(to).await.unwrap();
+    let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    Tasks::default().spawn(async move {
+        let _ = connection.await;
+    });
+    sender
+}
+
+#[tokio::test]
+async fn grpc_with_its_trailers_goes_through_two_edges() {
+    let (listener, tasks) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Tasks::default());
+    let address = listener.local_addr().unwrap();
+    let own = tasks.clone();
+    tasks.spawn_until_stop(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service_fn(|request: Request<Incoming>| async move {
+                let te = request.headers().get("te").map_or("", |te| te.to_str().unwrap()).to_owned();
+                let asked = request.into_body().collect().await.unwrap().to_bytes();
+                let mut trailers = HeaderMap::new();
+                trailers.insert("grpc-status", "0".parse().unwrap());
+                trailers.insert("grpc-message", te.parse().unwrap());
+                let frames = [Frame::data(asked), Frame::trailers(trailers)];
+                let frames = futures::stream::iter(frames.map(Ok::<_, std::convert::Infallible>));
+                let answer = Response::builder().header("content-type", "application/grpc");
+                answer.body(StreamBody::new(frames))
+            });
+            own.spawn_until_stop(async move {
+                let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    let service = RouteService { protocol: BackendProtocol::H2c, ..port_of("web") };
+    let pair = Pair::new(service, &[address]);
+    let mut sender = http2(pair.paris.http()).await;
+    for word in ["one", "two"] {
+        let request = Request::post("http://shop.test/pkg.Service/Method")
+            .header("te", "trailers")
+            .header("content-type", "application/grpc")
+            .body(http_body_util::Full::from(word))
+            .unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let collected = response.into_body().collect().await.unwrap();
+        let trailers = collected.trailers().cloned().unwrap();
+        assert_eq!(
+            (&trailers["grpc-status"], &trailers["grpc-message"]),
+            (&"0".parse().unwrap(), &"trailers".parse().unwrap())
+        );
+        assert_eq!(collected.to_bytes(), word);
+    }
+    pair.stop().await;
+    tasks.join().await;
+}
+
+#[tokio::test]
+async fn a_websocket_goes_through_two_edges() {
+    let endpoint = script(|mut stream| async move {
+        let head = read_head(&mut stream).await.to_ascii_lowercase();
+        assert!(head.contains("upgrade: websocket") && head.contains("x-forwarded-for: 127.0.0.1"), "{head}");
+        let agreed = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        stream.write_all(agreed).await.unwrap();
+        let (mut reader, mut writer) = stream.split();
+        let _ = tokio::io::copy(&mut reader, &mut writer).await;
+    })
+    .await;
+    let pair = Pair::new(port_of("web"), &[endpoint]);
+    let mut client = Client::new(pair.paris.http()).await;
+    client
+        .send(b"GET /chat HTTP/1.1\r\nhost: shop.test\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n")
+        .await;
+    assert_eq!(client.answer().await.map(|answer| answer.status), Some(101));
+    for word in [&b"ping"[..], b"pong"] {
+        client.send(word).await;
+        let mut room = [0; 4];
+        client.0.read_exact(&mut room).await.unwrap();
+        assert_eq!(&room, word);
+    }
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn streams_and_datagrams_go_through_two_edges() {
+    let (tasks, tcp, udp) = (Tasks::default(), free_port().await, free_port().await);
+    let mut pair = Pair::new(port_of("web"), &[echo("lyon ").await]);
+    let datagrams = RouteService { port: 53, port_name: "dns".into(), ..port_of("web") };
+    let endpoints = BTreeMap::from([
+        ("web".to_owned(), vec![echo("lyon ").await]),
+        ("dns".to_owned(), vec![udp_echo(&tasks).await]),
+    ]);
+    pair.lyon.world.endpoints.insert(key("web"), Arc::new(endpoints));
+    pair.paris.world.routes.insert(key("tcp"), route(tcp, "TCP", port_of("web"), RouteOptions::default()));
+    pair.paris.world.routes.insert(key("udp"), route(udp, "UDP", datagrams.clone(), RouteOptions::default()));
+    // The other edge must know the services; it need not carry the ports.
+    let elsewhere = |service: &RouteService| {
+        let mut plan = (*route(1, "TCP", service.clone(), RouteOptions::default())).clone();
+        plan.groups = vec!["elsewhere".into()];
+        Arc::new(plan)
+    };
+    pair.lyon.world.routes.insert(key("udp"), elsewhere(&datagrams));
+    pair.lyon.follow();
+    pair.paris.follow();
+    for word in ["one", "two"] {
+        assert_eq!(talk(dial(tcp).await, word).await, format!("lyon {word}"));
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let first = call(&socket, udp, "hello").await;
+    assert!(first.ends_with(" hello"), "{first}");
+    let from = first.split_once(' ').unwrap().0;
+    assert_eq!(call(&socket, udp, "again").await, format!("{from} again"));
+    // The edge where clients come in tells of them; the other does not.
+    let telling = async {
+        loop {
+            let told = pair.paris.proxy.report();
+            assert!(told.iter().all(|one| one.service == "shop/web" && one.cluster == "lyon"), "{told:?}");
+            // The client of datagrams is there until it has been silent for a while.
+            if told.iter().any(|one| one.load.concurrency == Some(1.0)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), telling).await.expect("it is told of");
+    assert_eq!(pair.lyon.proxy.report(), []);
+    pair.stop().await;
+    tasks.join().await;
+}
+
+#[tokio::test]
+async fn a_tunnel_that_is_silent_outlives_an_idle_connection() {
+    let limits = Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() };
+    let (mut pair, tcp) = (Pair::with(port_of("web"), &[echo("lyon ").await], limits), free_port().await);
+    pair.paris.world.routes.insert(key("tcp"), route(tcp, "TCP", port_of("web"), RouteOptions::default()));
+    pair.paris.follow();
+    let mut stream = dial(tcp).await;
+    let mut greeting = [0; 5];
+    stream.read_exact(&mut greeting).await.unwrap();
+    // A request leaves a connection behind that becomes idle: when that is closed, so would the tunnel's be.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(talk(stream, "still").await, "still");
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn an_edge_that_is_shut_out_is_refused_at_once() {
+    let backend = Backend::new("lyon").await;
+    let mut pair = Pair::new(port_of("web"), &[backend.address]);
+    assert_eq!(pair.get().await.status, 200);
+    // The hub has deleted it: the other edge hears of it first.
+    let roster = pair.paris.world.federation.clone();
+    pair.meet(&["lyon-1"]);
+    pair.paris.world.federation = roster;
+    pair.paris.follow();
+    let (asked, answer) = (backend.requests(), pair.get().await);
+    assert!(answer.status >= 400, "{answer:?}");
+    assert_eq!(backend.requests(), asked, "nothing of it reached the endpoint");
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn a_strangers_certificate_opens_nothing() {
+    let backend = Backend::new("lyon").await;
+    let pair = Pair::new(port_of("web"), &[backend.address]);
+    // Both names are right; the authority is another's.
+    pair.paris.proxy.identify(&Authority::new().edge("paris-1")).unwrap();
+    assert_eq!(pair.get().await.status, 502);
+    assert_eq!(backend.requests(), 0);
+    pair.paris.proxy.identify(&pair.hub.edge("paris-1")).unwrap();
+    assert_eq!(pair.get().await.status, 200);
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn certificates_are_renewed_without_a_failed_request() {
+    let backend = Backend::new("lyon").await;
+    let pair = Pair::new(port_of("web"), &[backend.address]);
+    for _ in 0..20 {
+        assert_eq!(pair.get().await.status, 200);
+        for edge in [&pair.paris, &pair.lyon] {
+            edge.proxy.identify(&pair.hub.edge(edge.name)).unwrap();
+        }
+    }
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn there_is_never_a_second_hop() {
+    let (backend, tcp) = (Backend::new("paris").await, free_port().await);
+    let mut pair = Pair::new(port_of("web"), &[]);
+    // Each edge believes that the other has it.
+    pair.lyon.world.plans.insert(key("web"), Arc::new(plan(&[("paris", 1.0, &[]), ("lyon", 0.0, &[])])));
+    let at = BTreeMap::from([("web".to_owned(), vec![backend.address])]);
+    pair.paris.world.endpoints.insert(key("web"), Arc::new(at));
+    pair.paris.world.routes.insert(key("tcp"), route(tcp, "TCP", port_of("web"), RouteOptions::default()));
+    pair.lyon.follow();
+    pair.paris.follow();
+    let answer = pair.get().await;
+    assert!(answer.status >= 500, "{answer:?}");
+    assert_eq!(talk(dial(tcp).await, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await, "");
+    assert_eq!(backend.requests(), 0, "it did not come back");
+    let edges = pair.paris.registry.render();
+    assert!(!edges.contains("route=\"peer\""), "{edges}");
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn another_edge_of_the_member_takes_over() {
+    let backend = Backend::new("lyon").await;
+    let mut pair = Pair::new(port_of("web"), &[backend.address]);
+    let mut second = Edge::new("lyon-2", "lyon");
+    let edges = [
+        ("paris-1", pair.paris.peer()),
+        ("lyon-1", pair.lyon.peer()),
+        ("lyon-2", second.peer()),
+        // Nobody is there, but nobody has said so yet.
+        ("lyon-3", nobody().await.to_string()),
+    ];
+    let roster = roster(&edges);
+    second.world = World { federation: Some(roster.clone()), ..pair.lyon.world.clone() };
+    second.proxy.identify(&pair.hub.edge("lyon-2")).unwrap();
+    second.follow();
+    for edge in [&mut pair.paris, &mut pair.lyon] {
+        edge.world.federation = Some(roster.clone());
+        edge.follow();
+    }
+    for _ in 0..30 {
+        assert_eq!(pair.get().await.status, 200);
+    }
+    let peers = "route=\"peer\"";
+    assert!(
+        pair.lyon.registry.render().contains(peers) && second.registry.render().contains(peers),
+        "both are used"
+    );
+    // One of them goes, with requests under way.
+    let (over, address) = (Arc::new(AtomicBool::new(false)), pair.paris.http());
+    let (asking, done) = (Tasks::default(), over.clone());
+    let (asked, mut counted) = tokio::sync::watch::channel(0);
+    asking.spawn(async move {
+        while !done.load(Ordering::Relaxed) {
+            let answer = get(address, "shop.test", "/").await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            asked.send_modify(|count| *count += 1);
+        }
+    });
+    counted.wait_for(|count| *count > 20).await.unwrap();
+    pair.lyon.tasks.join().await;
+    let so_far = *counted.borrow();
+    counted.wait_for(|count| *count > so_far + 50).await.expect("requests go on without a failure");
+    over.store(true, Ordering::Relaxed);
+    asking.join().await;
+    pair.paris.tasks.join().await;
+    second.tasks.join().await;
+}
+
+#[tokio::test]
+async fn a_member_without_endpoints_is_passed_over() {
+    let own = Backend::new("paris").await;
+    let mut pair = Pair::new(port_of("web"), &[]);
+    let both = Arc::new(plan(&[("lyon", 1.0, &[]), ("paris", 0.0, &[])]));
+    let at = BTreeMap::from([("web".to_owned(), vec![own.address])]);
+    pair.paris.world.plans.insert(key("web"), both);
+    pair.paris.world.endpoints.insert(key("web"), Arc::new(at));
+    pair.paris.follow();
+    let answer = pair.get().await;
+    assert_eq!((answer.status, answer.header("x-backend")), (200, Some("paris")), "{answer:?}");
+    pair.stop().await;
+}

@@ -1,0 +1,18 @@
+//! The proxy over real sockets: clients and endpoints are real, and what they see is what is asserted.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::disallowed_methods, reason = "tests wait for the tasks that they spawn")]
+
+mod bad_input;
+mod buckets;
+mod choice;
+mod disagree;
+mod floods;
+mod forward;
+mod https;
+mod link;
+mod ports;
+mod restart;
+mod routing;
+mod seen;
+mod streams;
+mod support;

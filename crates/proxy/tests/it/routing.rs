@@ -1,0 +1,86 @@
+//! Which service answers, and that changes take hold.
+
+use landfall_api::landfall::{FixedResponseAction, RedirectAction, RouteAction, RouteMatch};
+
+use crate::support::backend::Backend;
+use crate::support::raw::{Client, get};
+use crate::support::{Rig, key};
+
+#[tokio::test]
+async fn hosts_and_paths_lead_to_services_and_changes_take_hold_at_once() {
+    let (one, two) = (Backend::new("one").await, Backend::new("two").await);
+    let mut rig = Rig::with(&[one.address]);
+    rig.serve("other", &[two.address], |_| {});
+    rig.route("other", "two.example.com", "/api", RouteMatch::Prefix, "other");
+    rig.follow();
+    let at = rig.address();
+    assert_eq!(get(at, "one.example.com", "/api").await.header("x-backend"), Some("one"));
+    assert_eq!(get(at, "two.example.com:8080", "/api/x?y").await.header("x-backend"), Some("two"));
+    assert_eq!(get(at, "two.example.com", "/").await.status, 404, "the host has other paths only");
+    // A connection that is open sees the change too.
+    let mut client = Client::new(at).await;
+    for (service, want) in [("web", "one"), ("other", "two"), ("web", "one")] {
+        rig.route("other", "two.example.com", "/api", RouteMatch::Prefix, service);
+        rig.follow();
+        client.send(b"GET /api HTTP/1.1\r\nhost: two.example.com\r\n\r\n").await;
+        assert_eq!(client.answer().await.unwrap().header("x-backend"), Some(want));
+    }
+    rig.world.routes.remove(&key("web"));
+    rig.follow();
+    assert_eq!(get(at, "one.example.com", "/").await.status, 404);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn endpoints_come_and_go_without_a_failed_request() {
+    let (one, two) = (Backend::new("one").await, Backend::new("two").await);
+    let mut rig = Rig::with(&[one.address]);
+    let mut client = Client::new(rig.address()).await;
+    for endpoints in [&[one.address][..], &[one.address, two.address], &[two.address], &[one.address]] {
+        rig.serve("web", endpoints, |_| {});
+        rig.follow();
+        for _ in 0..20 {
+            client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+            let answer = client.answer().await.unwrap();
+            assert_eq!(answer.status, 200);
+            if let [only] = endpoints {
+                let want = if *only == one.address { "one" } else { "two" };
+                assert_eq!(answer.header("x-backend"), Some(want));
+            }
+        }
+    }
+    assert!(one.requests() > 40 && two.requests() >= 20);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn some_answers_are_our_own() {
+    let mut rig = Rig::new(landfall_proxy::Config::default());
+    let at = rig.address();
+    assert_eq!(get(at, "a", "/").await.status, 404, "nothing is known yet");
+    let fixed = FixedResponseAction {
+        status_code: 418,
+        body: Some("short and stout".to_owned()),
+        content_type: Some("text/tea".to_owned()),
+    };
+    let mut act =
+        |plan: &str, path: &str, action: RouteAction| rig.act(plan, "a", path, RouteMatch::Prefix, action);
+    act("fixed", "/fixed", RouteAction { fixed_response: Some(fixed), ..RouteAction::default() });
+    let redirect =
+        RedirectAction { status_code: Some(301), host: Some("b".to_owned()), ..RedirectAction::default() };
+    act("redirect", "/redirect", RouteAction { redirect: Some(redirect), ..RouteAction::default() });
+    let why = Some("the service has no such port".to_owned());
+    act("unavailable", "/unavailable", RouteAction { unavailable: why, ..RouteAction::default() });
+    rig.route("empty", "b", "/", RouteMatch::Prefix, "nowhere");
+    rig.follow();
+    let answer = get(at, "a", "/fixed").await;
+    assert_eq!((answer.status, answer.body.as_str()), (418, "short and stout"));
+    assert_eq!(answer.header("content-type"), Some("text/tea"));
+    let answer = get(at, "a:81", "/redirect/x?y=1").await;
+    assert_eq!((answer.status, answer.header("location")), (301, Some("http://b/redirect/x?y=1")));
+    let answer = get(at, "a", "/unavailable").await;
+    assert_eq!((answer.status, answer.body.as_str()), (503, "the service has no such port"));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(get(at, "b", "/").await.status, 503, "no plan, no endpoint");
+    rig.stop().await;
+}
