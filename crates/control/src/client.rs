@@ -22,6 +22,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a silent connection is asked whether it is still there, and how long it may take to say so.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(4);
+/// The longest that a server may ask to be left alone.
+const RETRY_AFTER_MAX_S: u64 = 60;
 /// The largest answer that is read.
 const ANSWER_MAX: usize = 64 << 20;
 
@@ -202,6 +204,16 @@ impl Trouble {
         match self {
             Self::Refused { code, .. } => *code == 429 || *code >= 500,
             Self::Failed(_) => true,
+        }
+    }
+
+    /// How long it asks to be left alone, a minute at most.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after_s, .. } => {
+                retry_after_s.map(|s| Duration::from_secs(s.min(RETRY_AFTER_MAX_S)))
+            }
+            Self::Failed(_) => None,
         }
     }
 

@@ -11,12 +11,14 @@ use serde_json::Value;
 
 use crate::Config;
 use crate::debts::Debts;
+use crate::groups::Groups;
 use crate::hub::Writer;
 use crate::kinds::{self, KindId, Kinds, Row};
 use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::patience::Patience;
 use crate::queue::Queue;
+use crate::routes::Routes;
 use crate::shelf::{Key, Recent, Shelf};
 use crate::sources::Targets;
 use crate::traffic::Traffic;
@@ -45,6 +47,10 @@ pub struct Federation {
     pub patience: Patience,
     /// What edges are told.
     pub traffic: Traffic,
+    /// What edges carry.
+    pub routes: Routes,
+    /// Groups of edges, and what is bound to them.
+    pub groups: Groups,
     /// What was read lately of what members have.
     pub recent: Arc<Recent>,
     /// What is counted.
@@ -73,6 +79,8 @@ impl Federation {
         Self {
             config,
             traffic: Traffic::new(&kinds),
+            routes: Routes::new(&kinds),
+            groups: Groups::new(&kinds),
             kinds,
             writer: Writer::new(client.clone()),
             client,

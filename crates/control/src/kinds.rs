@@ -6,6 +6,9 @@
 use std::sync::Arc;
 
 use kube::core::{ApiResource, DynamicObject};
+use landfall_api::landfall::{
+    CERTIFICATES_NAMESPACE, GKE_GROUP, GKE_VERSION, GROUP, SYSTEM_NAMESPACE, VERSION,
+};
 use parking_lot::RwLock;
 use serde_json::Value;
 
@@ -74,25 +77,45 @@ pub const SLICES: KindId = KindId(u16::MAX - 4);
 /// Our own kind `DNSZone`.
 pub const ZONES: KindId = KindId(u16::MAX - 5);
 
+/// IngressClasses.
+pub const CLASSES: KindId = KindId(u16::MAX - 6);
+/// Our own kind `RoutePlan`.
+pub const ROUTES: KindId = KindId(u16::MAX - 7);
+/// Our own kind `MultiClusterIngress`.
+pub const INGRESSES: KindId = KindId(u16::MAX - 8);
+/// Our own kind `MultiClusterService`.
+pub const SERVICES: KindId = KindId(u16::MAX - 9);
+/// The same in the group `networking.gke.io`.
+pub const GKE_INGRESSES: KindId = KindId(u16::MAX - 10);
+/// The same in the group `networking.gke.io`.
+pub const GKE_SERVICES: KindId = KindId(u16::MAX - 11);
+
+/// Our own kind `IngressReplicaSet`.
+pub const GROUPS: KindId = KindId(u16::MAX - 12);
+/// Our own kind `IngressVIPRange`.
+pub const RANGES: KindId = KindId(u16::MAX - 13);
+/// Our own kind `IngressClaim`.
+pub const CLAIMS: KindId = KindId(u16::MAX - 14);
+/// Our own kind `GroupPlan`.
+pub const GROUP_PLANS: KindId = KindId(u16::MAX - 15);
+
 /// Kinds that are watched, but not federated.
 const WATCHED: &[(KindId, Names)] = &[
-    (EDGES, (landfall_api::landfall::GROUP, landfall_api::landfall::VERSION, "Edge", "edges", false)),
-    (
-        POLICIES,
-        (
-            landfall_api::landfall::GROUP,
-            landfall_api::landfall::VERSION,
-            "TrafficPolicy",
-            "trafficpolicies",
-            true,
-        ),
-    ),
-    (
-        PLANS,
-        (landfall_api::landfall::GROUP, landfall_api::landfall::VERSION, "TrafficPlan", "trafficplans", true),
-    ),
+    (EDGES, (GROUP, VERSION, "Edge", "edges", false)),
+    (POLICIES, (GROUP, VERSION, "TrafficPolicy", "trafficpolicies", true)),
+    (PLANS, (GROUP, VERSION, "TrafficPlan", "trafficplans", true)),
     (SLICES, ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true)),
-    (ZONES, (landfall_api::landfall::GROUP, landfall_api::landfall::VERSION, "DNSZone", "dnszones", false)),
+    (ZONES, (GROUP, VERSION, "DNSZone", "dnszones", false)),
+    (CLASSES, ("networking.k8s.io", "v1", "IngressClass", "ingressclasses", false)),
+    (ROUTES, (GROUP, VERSION, "RoutePlan", "routeplans", true)),
+    (INGRESSES, (GROUP, VERSION, "MultiClusterIngress", "multiclusteringresses", true)),
+    (SERVICES, (GROUP, VERSION, "MultiClusterService", "multiclusterservices", true)),
+    (GKE_INGRESSES, (GKE_GROUP, GKE_VERSION, "MultiClusterIngress", "multiclusteringresses", true)),
+    (GROUPS, (GROUP, VERSION, "IngressReplicaSet", "ingressreplicasets", false)),
+    (RANGES, (GROUP, VERSION, "IngressVIPRange", "ingressvipranges", false)),
+    (CLAIMS, (GROUP, VERSION, "IngressClaim", "ingressclaims", true)),
+    (GROUP_PLANS, (GROUP, VERSION, "GroupPlan", "groupplans", false)),
+    (GKE_SERVICES, (GKE_GROUP, GKE_VERSION, "MultiClusterService", "multiclusterservices", true)),
 ];
 
 /// The table.
@@ -158,6 +181,11 @@ impl Kinds {
 }
 
 impl Row {
+    /// Whether every Kubernetes of today serves it.
+    pub fn builtin(&self) -> bool {
+        BUILTIN.iter().any(|(group, _, kind, ..)| self.group == *group && self.kind == *kind)
+    }
+
     /// `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
@@ -192,7 +220,7 @@ pub type Any = DynamicObject;
 
 /// Namespaces that stay what each cluster made them; objects in those that begin with `kube-` stay there too.
 const OWN_NAMESPACES: &[&str] =
-    &["default", "kube-system", "kube-public", "kube-node-lease", landfall_api::landfall::SYSTEM_NAMESPACE];
+    &["default", "kube-system", "kube-public", "kube-node-lease", SYSTEM_NAMESPACE, CERTIFICATES_NAMESPACE];
 
 /// Whether an object of a federated kind is the federation's to propagate; the others belong to the hub itself, or every
 /// cluster makes its own.
@@ -200,7 +228,8 @@ pub fn eligible(row: &Row, object: &Value) -> bool {
     let metadata = object.get("metadata");
     let text = |key: &str| metadata.and_then(|m| m.get(key)).and_then(Value::as_str).unwrap_or("");
     let (namespace, name) = (text("namespace"), text("name"));
-    let inside = namespace.starts_with("kube-") || namespace == landfall_api::landfall::SYSTEM_NAMESPACE;
+    let inside =
+        namespace.starts_with("kube-") || [SYSTEM_NAMESPACE, CERTIFICATES_NAMESPACE].contains(&namespace);
     let kind = object.get("type").and_then(Value::as_str).unwrap_or("");
     let marked = || {
         let labels = metadata.and_then(|m| m.get("labels"));
@@ -240,6 +269,8 @@ mod tests {
         check("Service", "", of("default", "kubernetes"), false);
         check("Deployment", "apps", of("kube-system", "dns"), false);
         check("Secret", "", of("landfall-system", "cluster-a"), false);
+        check("Secret", "", of("landfall-certificates", "shop.tls"), false);
+        check("Namespace", "", of("", "landfall-certificates"), false);
         check("Secret", "", json!({"metadata": {"namespace": "a"}, "type": "helm.sh/release.v1"}), false);
         check("ServiceAccount", "", of("shop", "default"), false);
         check("CustomResourceDefinition", "apiextensions.k8s.io", of("", "xs.example.com"), false);

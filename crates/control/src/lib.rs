@@ -9,17 +9,20 @@
 //! ```
 //!
 //! Reading order: [`kinds`] (what is federated), [`shelf`] (what is seen), [`watch`], [`federation`] (all that is shared),
-//! [`membership`], [`member`], [`propagation`] (the look), [`shards`] and [`hub`] (the writes), [`debts`]; [`traffic`] (what
-//! edges are told), [`publish`] (what other DNS servers are told).
+//! [`membership`], [`member`] (and its [`brake`]), [`propagation`] (the look), [`shards`] and [`hub`] (the writes), [`debts`]; [`traffic`] and
+//! [`routes`] (what edges are told), [`groups`] (groups of edges: addresses, bindings, claims), [`publish`] (what other DNS
+//! servers are told).
 //!
 //! Deliberately absent: decisions. What becomes of an object is asked of `plan`; what is here gathers, sends and remembers.
 //! No memory that a new leader could not rebuild: what must survive stands in objects at the hub and in marks on shards.
 
+pub mod brake;
 pub mod client;
 pub mod debts;
 pub mod events;
 pub mod facts;
 pub mod federation;
+pub mod groups;
 pub mod hub;
 pub mod kinds;
 pub mod lane;
@@ -31,11 +34,13 @@ pub mod pods;
 pub mod propagation;
 pub mod publish;
 pub mod queue;
+pub mod routes;
 pub mod shards;
 pub mod shelf;
 pub mod sources;
 pub mod traffic;
 pub mod watch;
+mod writer;
 
 use std::sync::Arc;
 
@@ -53,6 +58,8 @@ pub struct Config {
     pub domain: Option<String>,
     /// Opens other people's etcd, to publish names there; none: that cannot be done here.
     pub keys: Option<publish::skydns::OpenKeys>,
+    /// Makes tokens that edges come in with; none: groups are not run in members.
+    pub mint: Option<groups::Mint>,
 }
 
 impl Config {
@@ -83,6 +90,10 @@ pub async fn run(config: Config, hub: &kube::Config, registry: &Registry) {
     let own = federation.clone();
     // Beside propagation: a verdict does not wait for shards.
     federation.tasks.spawn_until_stop(async move { traffic::run(&own).await });
+    let own = federation.clone();
+    federation.tasks.spawn_until_stop(async move { routes::run(&own).await });
+    let own = federation.clone();
+    federation.tasks.spawn_until_stop(async move { groups::run(&own).await });
     // Beside it as well: other people's servers may be slow.
     tokio::join!(propagation::run(&federation), publish::run(&federation, registry));
 }

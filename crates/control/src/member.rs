@@ -12,6 +12,7 @@ use landfall_runtime::tasks::Tasks;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
+use crate::brake::Brake;
 use crate::federation::Federation;
 use crate::kinds::KindId;
 use crate::lane::{Lane, Offered};
@@ -48,7 +49,34 @@ pub struct Session {
     /// Its API.
     pub client: kube::Client,
     lane: Lane<Job>,
+    brake: Mutex<Brake>,
     tasks: Tasks,
+}
+
+/// What a worker does next.
+enum Turn {
+    /// Some work.
+    Go(Box<(kube::Client, Key, Job)>),
+    /// Nothing for a while: the API is too busy.
+    Wait(Duration),
+    /// There is no more work.
+    Done,
+}
+
+impl Session {
+    fn turn(&self) -> Turn {
+        let mut brake = self.brake.lock();
+        if let Err(left) = brake.admit(clock::instant()) {
+            return Turn::Wait(left);
+        }
+        match self.lane.next() {
+            Some((key, job)) => Turn::Go(Box::new((self.client.clone(), key, job))),
+            None => {
+                brake.withdraw();
+                Turn::Done
+            }
+        }
+    }
 }
 
 impl Drop for Session {
@@ -76,6 +104,8 @@ pub struct Note {
     pub compared: Option<(Box<str>, u64, Vec<String>)>,
     /// What in a namespace is not ours.
     pub shelters: Option<Option<String>>,
+    /// What was put right there, until it is told.
+    pub healed: Option<String>,
 }
 
 /// What is wrong with the pods of a shard.
@@ -126,10 +156,19 @@ impl Member {
 
     /// Begins to watch and to write, with nothing from before held for true.
     pub fn connect(self: &Arc<Self>, federation: &Arc<Federation>, client: kube::Client) {
-        let session = Session { client, lane: Lane::new(WORKERS_MAX), tasks: Tasks::default() };
+        let session = Session {
+            client,
+            lane: Lane::new(WORKERS_MAX),
+            brake: Mutex::default(),
+            tasks: Tasks::default(),
+        };
         let session = Arc::new(session);
         for shelf in self.shelves.read().values() {
             shelf.doubt();
+        }
+        for note in self.notes.lock().values_mut() {
+            // What went wrong before it was lost says nothing about now.
+            (note.memory.refused, note.pause, note.failures) = (None, None, 0);
         }
         *self.session.write() = Some(session.clone());
         let shelves: Vec<_> = self.shelves.read().values().cloned().collect();
@@ -174,6 +213,11 @@ impl Member {
         shelf.keys().into_iter().filter(|key| shelf.get(key).is_some_and(|seen| marked(&seen))).collect()
     }
 
+    /// What is wrong with its API, when writes have to wait for it.
+    pub fn strained(&self) -> Option<String> {
+        self.session()?.brake.lock().trouble().map(str::to_owned)
+    }
+
     /// What is remembered of a shard.
     pub fn note(&self, key: &Key) -> Note {
         self.notes.lock().get(key).cloned().unwrap_or_default()
@@ -213,17 +257,24 @@ impl Member {
     }
 
     async fn work(self: &Arc<Self>, federation: &Arc<Federation>, session: &Weak<Session>) {
-        let next = || {
-            let session = session.upgrade()?;
-            let (key, job) = session.lane.next()?;
-            Some((session.client.clone(), key, job))
-        };
-        while let Some((client, key, job)) = next() {
-            shards::run(federation, self, &client, &key, job).await;
-            if let Some(session) = session.upgrade() {
-                session.lane.done(&key);
+        loop {
+            let turn = match session.upgrade() {
+                Some(session) => session.turn(),
+                None => return,
+            };
+            match turn {
+                Turn::Wait(left) => tokio::time::sleep(left).await,
+                Turn::Done => return,
+                Turn::Go(work) => {
+                    let (client, key, job) = *work;
+                    let answered = shards::run(federation, self, &client, &key, job).await;
+                    if let Some(session) = session.upgrade() {
+                        session.brake.lock().done(clock::instant(), answered);
+                        session.lane.done(&key);
+                    }
+                    federation.queue.push_soon(&key);
+                }
             }
-            federation.queue.push_soon(&key);
         }
     }
 

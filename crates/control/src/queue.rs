@@ -42,6 +42,14 @@ impl Queue {
         keys.into_iter().for_each(|key| self.push(key));
     }
 
+    /// Looks at many objects one after another, over a while: nobody waits for them, and they shall be in nobody's way.
+    pub fn push_over(&self, keys: &[Key], span: Duration) {
+        let count = u32::try_from(keys.len()).unwrap_or(u32::MAX).max(1);
+        for (at, key) in (0..).zip(keys) {
+            self.push_after(key, span * at / count);
+        }
+    }
+
     /// Looks at an object in a moment: what many members do at about the same time is looked at once.
     pub fn push_soon(&self, key: &Key) {
         self.push_after(key, SOON);
@@ -133,6 +141,11 @@ mod tests {
             order.push_str(&queue.next().await.name);
         }
         assert_eq!(order, "ablate");
+        queue.push_over(&[key("c"), key("d")], Duration::from_millis(20));
+        order.push_str(&queue.next().await.name);
+        assert!(queue.is_empty(), "its time has not come");
+        order.push_str(&queue.next().await.name);
+        assert_eq!(order, "ablatecd");
         assert!(queue.is_empty());
     }
 }

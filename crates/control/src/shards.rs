@@ -17,6 +17,7 @@ use landfall_plan::replicas::GOAL_ANNOTATION;
 use landfall_runtime::clock;
 use serde_json::{Value, json};
 
+use crate::brake::Answered;
 use crate::client::{Ask, Trouble, ask, ask_json};
 use crate::federation::{Federation, now_ms};
 use crate::kinds::Row;
@@ -34,6 +35,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const REFUSED_WAIT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 /// The first wait after a failure that passes, and the longest.
 const FAILED_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+
+/// After so many times of putting a shard right it is asked who changes it.
+const ASK_WHO: u32 = 3;
 
 /// Something to do to a shard.
 #[derive(Clone, Debug)]
@@ -71,6 +75,8 @@ pub struct Apply {
     pub uid: Option<String>,
     /// A field of `spec` that keeps whatever number is there: an autoscaler's.
     pub leave: Option<&'static str>,
+    /// What somebody in the member did that it undoes.
+    pub heals: Option<String>,
 }
 
 impl Job {
@@ -86,14 +92,14 @@ impl Job {
     }
 }
 
-/// Does one piece of work and remembers how it went.
+/// Does one piece of work and remembers how it went; what that says about the member's API.
 pub async fn run(
     federation: &Arc<Federation>,
     member: &Arc<Member>,
     client: &kube::Client,
     key: &Key,
     job: Job,
-) {
+) -> Answered {
     let row = federation.kinds.get(key.kind);
     let to = Place { federation, member, client, key, row: &row };
     let hash = job.hash();
@@ -106,6 +112,7 @@ pub async fn run(
         Job::LookAtPods { selector } => pods::look(member, client, key, &selector).await,
         Job::LookInside => pods::look_inside(federation, member, client, key).await,
     };
+    let answered = Answered::of(&done);
     match done {
         Ok(()) => member.noting(key, |note| {
             if deletes {
@@ -134,6 +141,19 @@ pub async fn run(
             } else {
                 federation.queue.push_after(key, REFUSED_WAIT.0);
             }
+        }
+    }
+    answered
+}
+
+impl Answered {
+    fn of<T>(done: &Result<T, Trouble>) -> Self {
+        match done {
+            Err(trouble) if trouble.passes() => {
+                Self::Strained { asked: trouble.retry_after(), said: trouble.to_string() }
+            }
+            // Also a no is an answer.
+            Ok(_) | Err(_) => Self::Well,
         }
     }
 }
@@ -175,6 +195,7 @@ impl Place<'_> {
             self.keep(there);
             return Ok(());
         }
+        let by = if apply.heals.is_some() { self.other_hand().await? } else { None };
         let status = match self.write(apply, apply.origin).await {
             // Another object has its name now, or somebody wrote meanwhile: look again.
             Err(trouble) if !apply.first && uid_differs(&trouble) => return self.look_again().await,
@@ -184,7 +205,21 @@ impl Place<'_> {
             // Somebody made it a moment before us.
             self.write(apply, Origin::Adopted).await?;
         }
+        if apply.heals.is_some() {
+            self.member.noting(self.key, |note| {
+                note.memory.heals = note.memory.heals.after(now_ms(), by);
+                note.healed.clone_from(&apply.heals);
+            });
+        }
         Ok(())
+    }
+
+    /// Who changed a shard last, once it is clear that somebody keeps doing it.
+    async fn other_hand(&self) -> Result<Option<String>, Trouble> {
+        if self.member.note(self.key).memory.heals.count < ASK_WHO {
+            return Ok(None);
+        }
+        Ok(self.get().await?.as_ref().and_then(last_hand))
     }
 
     async fn write(&self, apply: &Apply, origin: Origin) -> Result<StatusCode, Trouble> {
@@ -264,10 +299,7 @@ impl Place<'_> {
     fn failed(&self, hash: u64, trouble: &Trouble) {
         let passes = trouble.passes() || trouble.code() == Some(409);
         let (first, longest) = if passes { FAILED_WAIT } else { REFUSED_WAIT };
-        let asked = match trouble {
-            Trouble::Refused { retry_after_s: Some(seconds), .. } => Duration::from_secs((*seconds).min(60)),
-            Trouble::Refused { .. } | Trouble::Failed(_) => Duration::ZERO,
-        };
+        let asked = trouble.retry_after().unwrap_or_default();
         self.federation.metrics.failures.inc();
         let wait = self.member.noting(self.key, |note| {
             let wait = first.saturating_mul(1 << note.failures.min(10)).min(longest).max(asked);
@@ -276,12 +308,23 @@ impl Place<'_> {
             note.trouble = Some(trouble.to_string());
             let retry_ms = now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
             let message = trouble.to_string();
-            note.memory.refused = Some(Refused { hash, message, transient: passes, retry_ms });
+            let since_ms = note.memory.refused.as_ref().map_or_else(now_ms, |before| before.since_ms);
+            note.memory.refused = Some(Refused { hash, message, transient: passes, since_ms, retry_ms });
             wait
         });
         tracing::debug!(cluster = self.member.name, object = self.key.path(), %trouble, "a write failed");
         self.federation.queue.push_after(self.key, wait);
     }
+}
+
+/// The field manager, other than us, who last wrote to an object, its status apart.
+fn last_hand(object: &Value) -> Option<String> {
+    let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+    let entries = object.pointer("/metadata/managedFields")?.as_array()?.iter();
+    let others =
+        entries.filter(|entry| text(entry, "manager") != MANAGER && text(entry, "subresource") != "status");
+    let last = others.max_by_key(|entry| text(entry, "time"))?;
+    Some(text(last, "manager")).filter(|manager| !manager.is_empty())
 }
 
 /// Whether an apply met another object than it was meant for.
@@ -324,6 +367,19 @@ fn letting_go(object: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_hand_is_whoever_wrote_last_and_is_not_us() {
+        let entry = |manager: &str, time: &str, subresource: &str| json!({"manager": manager, "time": time, "subresource": subresource});
+        let object = json!({"metadata": {"managedFields": [
+            entry("kubectl", "2026-01-01T00:00:01Z", ""),
+            entry("horizontal-pod-autoscaler", "2026-01-01T00:00:05Z", "scale"),
+            entry("kube-controller-manager", "2026-01-01T00:00:09Z", "status"),
+            entry("landfall", "2026-01-01T00:00:08Z", ""),
+        ]}});
+        assert_eq!(last_hand(&object).as_deref(), Some("horizontal-pod-autoscaler"));
+        assert_eq!(last_hand(&json!({})), None);
+    }
 
     #[test]
     fn letting_go_takes_our_marks_and_nothing_else() {

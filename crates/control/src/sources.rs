@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use crate::debts::Debts;
 use crate::federation::{Federation, cluster_row};
+use crate::groups;
 use crate::kinds::{DEFINITIONS, KindId, Row};
 use crate::membership;
+use crate::routes;
 use crate::shelf::Key;
 use crate::traffic;
 use crate::watch::{self, Change};
@@ -68,6 +70,7 @@ pub async fn follow(federation: &Arc<Federation>) {
                 own.look_at_everything();
             }
             traffic::clusters_changed(&own);
+            own.groups.wake();
         };
         watch::follow(own.client.clone(), Arc::new(cluster_row()), "", &own.clusters, tell).await;
     });
@@ -111,6 +114,8 @@ fn reload_debts(federation: &Arc<Federation>) {
 /// What one change at the hub means for others than the object itself.
 fn changed(federation: &Arc<Federation>, row: &Row, key: &Key) {
     traffic::changed(federation, row, key);
+    routes::changed(federation, row, key);
+    groups::changed(federation, row);
     match (row.group.as_str(), row.kind.as_str()) {
         ("", "ConfigMap") => {
             if let Some(cluster) = Debts::cluster_of(key) {

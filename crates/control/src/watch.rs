@@ -50,6 +50,8 @@ impl<'de> Deserialize<'de> for Arrived {
     }
 }
 
+/// How long a watch lives, at least and at most.
+const TIMEOUT_S: (u32, u32) = (180, 290);
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 impl Resource for Arrived {
@@ -85,10 +87,16 @@ impl Resource for Arrived {
     }
 }
 
+/// How long a watch lives: not as long as all the others that began with it, so that they do not all begin anew at once.
+fn timeout_s() -> u32 {
+    let (least, most) = TIMEOUT_S;
+    least + u32::from(uuid::Uuid::new_v4().as_bytes()[15]) * (most - least) / 255
+}
+
 /// Keeps a shelf as its place has it, for ever; `tell` is told of every change.
 pub async fn follow(client: kube::Client, row: Arc<Row>, labels: &str, shelf: &Shelf, tell: impl Fn(Change)) {
     let api: Api<Arrived> = Api::all_with(client, &row.resource());
-    let mut config = watcher::Config::default();
+    let mut config = watcher::Config::default().timeout(timeout_s());
     if !labels.is_empty() {
         config = config.labels(labels);
     }

@@ -19,7 +19,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_plan::propagation::{Debt, Deletion, Step};
+use landfall_plan::propagation::{Debt, Deletion, Refused, Step};
 use landfall_plan::truth;
 use landfall_runtime::clock;
 use serde_json::Value;
@@ -43,6 +43,8 @@ pub const FINALIZER: &str = "landfall.dev/shards";
 
 /// How often everything is looked at although nothing changed.
 const RESYNC: Duration = Duration::from_secs(300);
+/// How long that takes: who changes something meanwhile does not wait behind it.
+pub(crate) const RESYNC_SPAN: Duration = Duration::from_secs(60);
 /// How often what is owed is looked at although nothing changed: nobody else asks for it.
 const DEBTS_EVERY: Duration = Duration::from_secs(10);
 /// How soon an object is looked at again while its shards are being written.
@@ -67,7 +69,7 @@ pub async fn run(federation: &Arc<Federation>) {
     let resyncs = async {
         loop {
             tokio::time::sleep(RESYNC).await;
-            federation.queue.push_all(federation.everything());
+            federation.queue.push_over(&federation.everything(), RESYNC_SPAN);
         }
     };
     let debts = async {
@@ -213,6 +215,10 @@ fn hold_back(
             ruling.decision.step = Step::Wait;
             ruling.decision.reason = reason;
         }
+        if let (Some(why), Some(_)) = (sight.member.strained(), &ruling.job) {
+            let told = format!("it is tried again when the member's API is not too busy or broken: {why}");
+            ruling.decision.reason = landfall_plan::Reason::new("Retrying", told);
+        }
         if ruling.job.is_none() && ruling.part {
             ruling.job = pods(sight, key, row);
         }
@@ -270,6 +276,17 @@ fn act(federation: &Arc<Federation>, key: &Key, sights: &[Sight], rulings: &Ruli
     for (sight, ruling) in sights.iter().zip(&rulings.each) {
         if let Some(job) = &ruling.job {
             sight.member.submit(federation, key, job.clone());
+        }
+        if ruling.current && sight.synced && sight.note.memory.refused.is_some() {
+            // It has what is meant now; what it refused before matters to nobody.
+            sight.member.noting(key, |note| note.memory.refused = None);
+        }
+        if ruling.part && ruling.decision.reason.code == "Conflict" && sight.note.memory.refused.is_none() {
+            // Nobody refused it, but it cannot be there either: its share is for others, too.
+            let (message, now) = (ruling.decision.reason.message.to_string(), now_ms());
+            let refused = Refused { hash: 0, message, transient: false, since_ms: now, retry_ms: now };
+            sight.member.noting(key, |note| note.memory.refused = Some(refused));
+            federation.queue.push_soon(key);
         }
         unready |= ruling.part && sight.member.note(key).unready_since_ms.is_some();
     }

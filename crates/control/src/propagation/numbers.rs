@@ -9,6 +9,9 @@ use super::sight::Sight;
 /// The annotation of a shard with the hash of the pod template it was last given, for rollouts in turn.
 pub const TEMPLATE_ANNOTATION: &str = "landfall.dev/template";
 
+/// Most pods that are counted as refused.
+const NEVER_MADE_MAX: u32 = 100_000;
+
 fn number(object: &Value, path: &str) -> Option<u32> {
     u32::try_from(object.pointer(path)?.as_i64()?).ok()
 }
@@ -59,6 +62,10 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
         // Not read yet, or not to be read: it counts with what was told last.
         seen.spec = Some(count.wanted);
     }
+    if scalable.kind != "Job" {
+        // The completions of a Job cannot be given to others once they have theirs.
+        seen.refuses_since_ms = sight.note.memory.refused.as_ref().map(|refused| refused.since_ms);
+    }
     if !sight.synced {
         // Nobody shrinks for the sake of what may not be there any more.
         seen.ready = 0;
@@ -69,7 +76,21 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
         seen.unschedulable_since_ms.clone_from(&pods.unschedulable_since_ms);
         seen.crash_looping = pods.crash_looping;
     }
+    if let Some(found) = sight.found().filter(|_| seen.spec.is_some() && sight.synced) {
+        seen.unschedulable_since_ms.extend(never_made_since_ms(found, seen.spec.unwrap_or(0)));
+    }
     seen
+}
+
+/// Since when each pod that should be there is refused: a quota, a limit, an admission rule.
+fn never_made_since_ms(object: &Value, wanted: u32) -> Vec<i64> {
+    let failure = condition(object, "ReplicaFailure")
+        .filter(|failure| failure.get("status").and_then(Value::as_str) == Some("True"));
+    let time = failure
+        .and_then(|failure| failure.get("lastTransitionTime")?.as_str()?.parse::<jiff::Timestamp>().ok());
+    let Some(time) = time else { return Vec::new() };
+    let lacking = wanted.saturating_sub(number(object, "/status/replicas").unwrap_or(0)).min(NEVER_MADE_MAX);
+    vec![time.as_millisecond(); usize::try_from(lacking).unwrap_or(0)]
 }
 
 /// One cluster for `plan::autoscale`.

@@ -127,10 +127,17 @@ pub(super) fn rule(subject: &Subject<'_>, sights: &[Sight]) -> Result<Rulings, M
                 leave: None,
             })
         };
-        each.push(match wanted {
+        let mut ruling = match wanted {
             Some(wanted) => one(subject, sight, &wanted, *verdict, plans.share(at)),
             None => idle(reason.clone()),
-        });
+        };
+        if plans.held(at) {
+            // It is as it should be for now, but not what the user asked for in the end.
+            ruling.current = false;
+            let why = || Reason::new("RolloutHeld", "it keeps its version until its turn comes");
+            ruling.share.get_or_insert_with(why);
+        }
+        each.push(ruling);
     }
     let look_again_ms =
         each.iter().filter_map(|ruling| ruling.decision.look_again_ms).chain(plans.look_again_ms).min();
@@ -352,7 +359,7 @@ impl<'a> Plans<'a> {
     /// A member's form.
     fn form(&self, at: usize) -> Form {
         let share = self.shares.get(&at);
-        let held = self.turns.get(&at) == Some(&rollout::Turn::Hold);
+        let held = self.held(at);
         let bounds = match self.parts.get(&at).map(|part| part.step) {
             Some(autoscale::Step::Set(bounds)) => Some(bounds),
             Some(autoscale::Step::None | autoscale::Step::Leave) | None => None,
@@ -363,6 +370,11 @@ impl<'a> Plans<'a> {
             bounds,
             apart: held || self.completions.contains_key(&at),
         }
+    }
+
+    /// Whether a member keeps the template it has until its turn comes.
+    fn held(&self, at: usize) -> bool {
+        self.turns.get(&at) == Some(&rollout::Turn::Hold)
     }
 
     /// Puts a member's numbers into its shard.
@@ -473,6 +485,7 @@ fn one(
             first: sight.seen.is_none(),
             uid: sight.seen.as_ref().map(|seen| seen.uid.to_string()),
             leave: wanted.leave,
+            heals: ruling.decision.heals().then(|| ruling.decision.reason.message.to_string()),
         }));
     }
     ruling

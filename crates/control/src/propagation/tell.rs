@@ -30,6 +30,8 @@ const WITH_CONDITIONS: &[&str] = &[
     "Service",
     "StatefulSet",
 ];
+/// Kinds that edges may carry.
+const EDGES_CARRY: &[&str] = &["Ingress", "Service"];
 /// Most clusters that an Event names.
 const NAMED_MAX: usize = 5;
 /// How long what is on its way is not told of: most of it has arrived by then.
@@ -69,6 +71,7 @@ pub(super) fn tell(
         update.status = status;
     }
     update.events = happenings(&known, &lines, rulings);
+    update.events.extend(sights.iter().filter_map(|sight| healed(key, sight)));
     if let Err(mistake) = rulings
         && said(object) == Some(mistake.0.as_str())
     {
@@ -97,7 +100,7 @@ fn line(row: &Row, generation: i64, sight: &Sight, ruling: &Ruling) -> Option<Li
         Step::Delete { .. } | Step::Orphan | Step::Owe(Debt::Delete { .. } | Debt::Orphan)
     );
     if !ruling.part && !leaving {
-        return None;
+        return unserved(row, sight, ruling);
     }
     let state = State::of(&ruling.decision.step, &ruling.decision.reason);
     let carried = sight.line.as_ref().map_or(0, |line| line.generation);
@@ -112,12 +115,29 @@ fn line(row: &Row, generation: i64, sight: &Sight, ruling: &Ruling) -> Option<Li
         (State::Propagated, None) if adopted => Some("adopted".to_owned()),
         (State::Propagated, None) => None,
         (State::Owed, Some(share)) => Some(format!("{}; {share}", ruling.decision.reason)),
+        (State::Failed | State::Pending, Some(share)) if share.code == "RefusedHeld" => {
+            Some(format!("{}; {share}", ruling.decision.reason))
+        }
         (State::Owed | State::Pending | State::Failed | State::Leaving, _) => {
             Some(ruling.decision.reason.to_string())
         }
     };
     let generation = if ruling.current { generation } else { carried };
     Some(Line { cluster: sight.member.name.clone(), state, generation, count, why })
+}
+
+/// A cluster that would have the object, but whose API does not know the kind: an older Kubernetes, or a kind of users' own
+/// whose definition is still on its way.
+fn unserved(row: &Row, sight: &Sight, ruling: &Ruling) -> Option<Line> {
+    let reason = &ruling.decision.reason;
+    let state = if row.builtin() { State::Failed } else { State::Pending };
+    (reason.code == "NotServed").then(|| Line {
+        cluster: sight.member.name.clone(),
+        state,
+        generation: 0,
+        count: None,
+        why: Some(reason.to_string()),
+    })
 }
 
 fn count(scalable: &Scalable, sight: &Sight) -> Option<Count> {
@@ -145,7 +165,13 @@ fn new_status(
 ) -> Option<Value> {
     let now = rfc3339(now_ms());
     let mut status = object.get("status").cloned();
-    if let Ok(rulings) = rulings {
+    let carried = if EDGES_CARRY.contains(&row.kind.as_str()) {
+        federation.routes.addresses(federation, key)
+    } else {
+        Some(Vec::new())
+    };
+    // While nobody knows who carries it, it is reached where it was.
+    if let (Ok(rulings), Some(edges)) = (rulings, &carried) {
         let hostname = federation.config.hostname(&key.name, &key.namespace);
         let hostname = hostname.as_deref().filter(|_| row.kind == "Service");
         let part = sights.iter().zip(&rulings.each).filter(|(_, ruling)| ruling.part);
@@ -158,7 +184,7 @@ fn new_status(
                 current: ruling.current,
             })
             .collect();
-        let federated = Federated { kind: &row.kind, object, hostname, now: &now };
+        let federated = Federated { kind: &row.kind, object, hostname, edges, now: &now };
         status = status::aggregate(&federated, &shards).or(status);
     }
     if !WITH_CONDITIONS.contains(&row.kind.as_str()) {
@@ -234,6 +260,14 @@ fn happenings(before: &[Line], now: &[Line], rulings: &Result<Rulings, Mistake>)
         });
     }
     all
+}
+
+/// What was put right in a member since it was last told.
+fn healed(key: &Key, sight: &Sight) -> Option<Happening> {
+    sight.note.healed.as_ref()?;
+    let what = sight.member.noting(key, |note| note.healed.take())?;
+    let message = format!("{}: {what}", sight.member.name);
+    Some(Happening { warning: false, reason: "HealInCluster", message })
 }
 
 fn named(lines: &[&Line]) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use landfall_api::landfall::{
     AffinityMode, LocalityBy, ObjectReference, PlanCluster, PlanVote, SessionAffinity, TrafficPlan,
     TrafficPlanSpec, TrafficPolicySpec, Verdict,
@@ -11,13 +12,14 @@ use landfall_api::landfall::{
 use landfall_api::rules::read::{child, text};
 use landfall_plan::quorum::{self, Case, Ruling, Witness};
 use landfall_plan::traffic::policies::{Subject, pick};
-use landfall_plan::traffic::{Candidate, Question, capacity, fence, plan, probe, settled_load};
+use landfall_plan::traffic::summary::summary;
+use landfall_plan::traffic::{Candidate, Question, canary, capacity, fence, plan, probe, settled_load};
 use serde_json::{Value, json};
 
 use super::edges::Demand;
 use super::geography::Facts;
-use super::write::{Work, Writer};
-use super::{SOON, gather};
+use super::write::{Work, submit};
+use super::{NOWHERE, SOON, gather};
 use crate::events::Happening;
 use crate::federation::{Federation, now_ms};
 use crate::kinds::{self, PLANS};
@@ -44,7 +46,7 @@ pub(super) fn look(federation: &Arc<Federation>, key: &Key) {
         // Its plan goes with it.
         return;
     };
-    let service = seen.value();
+    let service = federation.recent.read(&seen);
     let row = federation.kinds.get(key.kind);
     let external = text(child(&service, "spec"), "type") == "ExternalName";
     if !kinds::eligible(&row, &service) || external || seen.deleting {
@@ -63,6 +65,10 @@ pub(super) fn look(federation: &Arc<Federation>, key: &Key) {
         let wait = u64::try_from(again_ms - now_ms()).unwrap_or(0);
         traffic.queue.push_after(key, Duration::from_millis(wait + 1));
     }
+    if before.is_none() && decided.spec.clusters.is_empty() && age(&service) < NOWHERE {
+        traffic.queue.push_after(key, NOWHERE);
+        return;
+    }
     let revision = previous.map_or(0, |previous| previous.revision);
     decided.spec.revision = revision;
     if previous == Some(&decided.spec) {
@@ -77,9 +83,20 @@ pub(super) fn look(federation: &Arc<Federation>, key: &Key) {
     let uid = seen.uid.to_string();
     let happenings =
         decided.happenings.into_iter().map(|happening| (key.clone(), uid.clone(), happening)).collect();
-    let object = object(&plan_key, before.as_ref().map(|before| &*before.seen), &decided.spec, Some(owner));
-    let work = Work { look: key.clone(), object: Some(object), status: None, happenings };
-    Writer::submit(federation, &plan_key, work);
+    let mut object =
+        object(&plan_key, before.as_ref().map(|before| &*before.seen), &decided.spec, Some(owner));
+    let told = serde_json::from_value(child(&object, "status").clone()).unwrap_or_default();
+    let status = summary(&decided.spec, &told, now_ms());
+    object["status"] = serde_json::to_value(status).unwrap_or_default();
+    let work = Work { object: Some(object), happenings, ..Work::new(key) };
+    submit(federation, &plan_key, work);
+}
+
+/// How old an object is, by its creation; nothing for one of the future.
+fn age(object: &Value) -> Duration {
+    let created: Option<Timestamp> = text(child(object, "metadata"), "creationTimestamp").parse().ok();
+    let ms = created.map_or(i64::MAX, |created| now_ms().saturating_sub(created.as_millisecond()));
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
 /// A plan as it is written: on top of what is there.
@@ -136,6 +153,13 @@ fn decide(
         dns_answer: policy.dns.as_ref().map(|dns| dns.answer).unwrap_or_default(),
         dns_ttl_seconds: policy.dns.as_ref().and_then(|dns| dns.ttl_seconds),
         hosts,
+        balance: policy.balance.clone(),
+        limits: policy.limits.clone(),
+        outlier: policy.outlier.clone(),
+        retries: policy.retries.clone(),
+        timeouts: policy.timeouts.clone(),
+        endpoint_capacity: policy.capacity.clone(),
+        canary: canary(&policy, members.iter().map(|facts| (facts.place.name.as_str(), &facts.labels))),
         health_check: policy.health_check.clone().or_else(|| traffic.index.health_check(key, service)),
         ..TrafficPlanSpec::default()
     };
@@ -159,8 +183,14 @@ fn describe(cluster: &mut PlanCluster, facts: Option<&Facts>, policy: &TrafficPo
     }
     let load = demand.to.get(&cluster.name).cloned().unwrap_or_default();
     let endpoints = u32::try_from(cluster.endpoints).unwrap_or(0);
-    let room = capacity(policy.capacity.as_ref(), endpoints, &load, None);
-    cluster.capacity = room.map(|room| (room * 1000.0).round() / 1000.0);
+    let used_percent = load.utilization.map(|used| used * 100.0);
+    let room = capacity(policy.capacity.as_ref(), endpoints, &load, used_percent);
+    // What is measured is not known to more than two digits.
+    let measured = policy.capacity.as_ref().is_some_and(|limit| limit.requests_per_second.is_none());
+    cluster.capacity = match measured {
+        true => settled_load(cluster.capacity, room),
+        false => room.map(|room| (room * 1000.0).round() / 1000.0),
+    };
     cluster.load = settled_load(cluster.load, load.requests_per_second);
 }
 
@@ -189,8 +219,12 @@ fn judge(
             let target = quorum::target(&cluster.name, &key.namespace, &key.name, port);
             let witness =
                 members.iter().find(|facts| facts.place.name == cluster.name).map(|facts| facts.witness);
-            let case =
-                Case { target: &target, previous: before, witness: witness.unwrap_or(Witness::Silent) };
+            let case = Case {
+                target: &target,
+                previous: before,
+                witness: witness.unwrap_or(Witness::Silent),
+                unseen: !court.roster.sees(cluster),
+            };
             let ruling = quorum::verdict(&case, court, now_ms());
             again_ms = again_ms.into_iter().chain(ruling.again_ms).min();
             happenings.extend(happening(&cluster.name, &ruling));
@@ -214,6 +248,7 @@ fn lead(
     let by = policy.locality.as_ref().map_or(LocalityBy::Measured, |locality| locality.by);
     let atlas = federation.traffic.geography.atlas(by);
     let none = BTreeMap::new();
+    let linked = federation.traffic.edges.linked();
     let candidates: Vec<Candidate<'_>> = spec
         .clusters
         .iter()
@@ -228,7 +263,8 @@ fn lead(
                 endpoints: u32::try_from(cluster.endpoints).unwrap_or(0),
                 inside: !cluster.cluster_ips.is_empty() || !cluster.pods.is_empty(),
                 outside: ![&cluster.addresses, &cluster.ingress_addresses].iter().all(|of| of.is_empty())
-                    || !cluster.pods.is_empty(),
+                    || !cluster.pods.is_empty()
+                    || linked.contains(&cluster.name),
                 capacity: cluster.capacity,
                 cordoned: facts.is_some_and(|facts| facts.cordoned),
                 draining: facts.is_some_and(|facts| facts.draining),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use landfall_api::landfall::{Edge, EdgeSpec, Load, PlanEdge, RoundTrip, ServiceLoad};
+use landfall_api::landfall::{Address, Edge, EdgeSpec, EdgeStatus, Load, PlanEdge, RoundTrip, ServiceLoad};
 use landfall_plan::proximity::RoundTrips;
 use landfall_plan::quorum::{Ballots, Court, Roster};
 use landfall_plan::traffic::unlike;
@@ -16,9 +16,12 @@ const LAPSE: Duration = Duration::from_secs(5);
 /// whom more than half must be heard.
 const RETIRE: Duration = Duration::from_secs(600);
 
+/// Endpoints are busier, or less busy, than before by more than so many percent of their capacity.
+const USED_BAND: f64 = 5.0;
+
 /// All edges.
 #[derive(Debug, Default)]
-pub(super) struct Edges {
+pub(crate) struct Edges {
     inner: Mutex<Inner>,
 }
 
@@ -38,6 +41,7 @@ struct Inner {
 /// One edge.
 #[derive(Debug)]
 struct Known {
+    uid: String,
     spec: EdgeSpec,
     heartbeat: Option<MicroTime>,
     heard: Instant,
@@ -45,6 +49,21 @@ struct Known {
     retired: bool,
     trips: Vec<RoundTrip>,
     services: Vec<String>,
+    /// What it says that matters to its group alone; not kept of edges of no group.
+    status: EdgeStatus,
+}
+
+/// An edge of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Grouped {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it is.
+    pub(crate) spec: EdgeSpec,
+    /// It has spoken lately.
+    pub(crate) alive: bool,
+    /// Its load, what it has, and how it stands to virtual IPs.
+    pub(crate) status: EdgeStatus,
 }
 
 /// What an edge carries of one service.
@@ -54,6 +73,8 @@ struct Carried {
     to: Vec<(String, Load)>,
     /// Requests per second, all together, when that was last worth a look.
     told: f64,
+    /// How much of their capacity endpoints used then, in percent, where they tell.
+    told_used: f64,
 }
 
 /// What is different after an edge was heard.
@@ -65,6 +86,8 @@ pub(super) struct News {
     pub targets: Vec<String>,
     /// Services, as `namespace/name`, whose load is clearly different.
     pub services: Vec<String>,
+    /// A group has other edges, or one of them stands otherwise to a virtual IP.
+    pub groups: bool,
 }
 
 /// What one service carries.
@@ -97,11 +120,12 @@ impl Edges {
         let Some(edge) = edge else {
             let targets = inner.ballots.set(name, &[]);
             let services = inner.carry(name, &[]);
-            inner.known.remove(name);
-            return News { roster: inner.refresh(), targets, services };
+            let groups =
+                inner.known.remove(name).is_some_and(|known| known.spec.ingress_replica_set.is_some());
+            return News { roster: inner.refresh(), targets, services, groups };
         };
         let status = edge.status.clone().unwrap_or_default();
-        let heartbeat = status.heartbeat_time;
+        let heartbeat = status.heartbeat_time.clone();
         let before = inner.known.get(name);
         let spoke = heartbeat.is_some() && before.is_none_or(|before| before.heartbeat != heartbeat);
         let (heard, alive) = match (before, spoke) {
@@ -110,23 +134,47 @@ impl Edges {
             (Some(before), false) => (before.heard, before.alive && heartbeat.is_some()),
         };
         let retired = before.is_some_and(|before| before.retired) && !alive;
-        let services = inner.carry(name, &status.services);
         let mut carried: Vec<String> = status.services.iter().map(|load| load.service.clone()).collect();
         carried.dedup();
+        let trips = status.round_trips.clone();
+        let of_group = |spec: &EdgeSpec, status: &EdgeStatus| {
+            let group = spec.ingress_replica_set.clone()?;
+            Some((
+                group,
+                spec.cluster.clone(),
+                spec.node.clone(),
+                spec.link_addresses.clone(),
+                status.vips.clone(),
+            ))
+        };
+        let groups =
+            before.and_then(|before| of_group(&before.spec, &before.status)) != of_group(&edge.spec, &status);
+        let kept = match &edge.spec.ingress_replica_set {
+            Some(_) => EdgeStatus {
+                load: status.load.clone(),
+                capacity: status.capacity.clone(),
+                vips: status.vips.clone(),
+                ..EdgeStatus::default()
+            },
+            None => EdgeStatus::default(),
+        };
         let known = Known {
+            status: kept,
+            uid: edge.metadata.uid.clone().unwrap_or_default(),
             spec: edge.spec.clone(),
             heartbeat,
             heard,
             alive,
             retired,
-            trips: status.round_trips,
+            trips,
             services: carried,
         };
+        let services = inner.carry(name, &status.services);
         inner.known.insert(name.to_owned(), known);
-        let targets = inner.ballots.set(name, &status.votes);
+        let targets = inner.ballots.set(name, &status.all_votes());
         let roster = inner.refresh();
         let isolation = !targets.is_empty() && !roster && inner.reconsider();
-        News { roster: roster || isolation, targets, services }
+        News { roster: roster || isolation, targets, services, groups }
     }
 
     /// Lets edges lapse that have not spoken for too long; whether anyone did. `answers` tells whether a member's API does.
@@ -147,6 +195,54 @@ impl Edges {
     /// The roster, as plans carry it.
     pub(super) fn roster(&self) -> Vec<PlanEdge> {
         self.inner.lock().told.clone()
+    }
+
+    /// Where clients reach the edges that belong to no group: also those that are silent now, so that the addresses stay.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.inner.lock().addresses(|_| true)
+    }
+
+    /// The edges that belong to groups, those that are gone for good left out.
+    pub(crate) fn grouped(&self) -> Vec<Grouped> {
+        let inner = self.inner.lock();
+        let counts = |known: &Known| {
+            known.spec.ingress_replica_set.is_some()
+                && !known.retired
+                && inner.members.contains(&known.spec.cluster)
+        };
+        let all = inner.known.iter().filter(|(_, known)| counts(known));
+        let one = |(name, known): (&String, &Known)| Grouped {
+            name: name.clone(),
+            spec: known.spec.clone(),
+            alive: known.alive,
+            status: known.status.clone(),
+        };
+        all.map(one).collect()
+    }
+
+    /// Where clients reach the edges of one member now: those that are alive, or all while nobody is.
+    pub(crate) fn reached(&self, member: &str) -> Vec<Address> {
+        let inner = self.inner.lock();
+        let nobody = !inner.known.values().any(|known| known.alive && known.spec.carries);
+        inner.addresses(|known| known.spec.cluster == member && (known.alive || nobody))
+    }
+
+    /// Which members other edges reach through a living edge there.
+    pub(super) fn linked(&self) -> BTreeSet<String> {
+        let inner = self.inner.lock();
+        let linked =
+            inner.told.iter().filter(|edge| edge.alive && edge.linked && edge.peer_address.is_some());
+        linked.map(|edge| edge.cluster.clone()).collect()
+    }
+
+    /// The edges that carry requests and need a port, such as `80/TCP`, themselves.
+    pub(crate) fn reserving(&self, port: &str) -> Vec<String> {
+        let inner = self.inner.lock();
+        let needs = |known: &Known| {
+            let member = inner.members.contains(&known.spec.cluster);
+            member && !known.retired && known.spec.reserved_ports.iter().any(|own| own == port)
+        };
+        inner.known.iter().filter(|(_, known)| needs(known)).map(|(name, _)| name.clone()).collect()
     }
 
     /// How many are alive.
@@ -171,6 +267,7 @@ impl Edges {
     pub(super) fn demand(&self, service: &str) -> Demand {
         let inner = self.inner.lock();
         let mut demand = Demand::default();
+        let mut used_by: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for (edge, carried) in inner.loads.get(service).into_iter().flatten() {
             let Some(known) = inner.known.get(edge).filter(|known| known.alive) else { continue };
             for (to, load) in &carried.to {
@@ -179,13 +276,39 @@ impl Edges {
                 let add = |a: Option<f64>, b: Option<f64>| a.map_or(b, |a| Some(a + b.unwrap_or(0.0)));
                 sum.requests_per_second = add(sum.requests_per_second, load.requests_per_second);
                 sum.concurrency = add(sum.concurrency, load.concurrency);
+                if let Some(used) = load.utilization.filter(|used| used.is_finite()) {
+                    let (parts, weight) = used_by.entry(to.clone()).or_insert((0.0, 0.0));
+                    *parts += used * rate(load);
+                    *weight += rate(load);
+                }
             }
+        }
+        // What endpoints say of themselves counts by how many requests heard it.
+        for (to, (parts, weight)) in used_by {
+            let used = (weight > 0.0).then(|| parts / weight);
+            demand.to.entry(to).or_default().utilization = used;
         }
         demand
     }
 }
 
 impl Inner {
+    /// Where clients reach edges that carry, of those that count.
+    fn addresses(&self, counts: impl Fn(&Known) -> bool) -> Vec<Address> {
+        let carries = |known: &&Known| {
+            let spec = &known.spec;
+            let free = spec.carries && spec.ingress_replica_set.is_none();
+            free && !known.retired && self.members.contains(&spec.cluster) && counts(known)
+        };
+        let mut all: Vec<Address> = Vec::new();
+        for address in self.known.values().filter(carries).flat_map(|known| &known.spec.addresses) {
+            if !all.contains(address) {
+                all.push(address.clone());
+            }
+        }
+        all
+    }
+
     /// Makes the roster again; whether it is different.
     fn refresh(&mut self) -> bool {
         let counts = |known: &Known| !known.retired && self.members.contains(&known.spec.cluster);
@@ -195,9 +318,12 @@ impl Inner {
             .filter(|(_, known)| counts(known))
             .map(|(name, known)| PlanEdge {
                 name: name.clone(),
+                uid: known.uid.clone(),
                 cluster: known.spec.cluster.clone(),
                 addresses: known.spec.addresses.clone(),
                 peer_address: known.spec.peer_address.clone(),
+                carries: known.spec.carries,
+                linked: known.spec.linked,
                 alive: known.alive,
             })
             .collect();
@@ -240,8 +366,9 @@ impl Inner {
             let carried =
                 self.loads.entry(service.to_owned()).or_default().entry(edge.to_owned()).or_default();
             let total = to.iter().map(|(_, load)| rate(load)).sum();
-            if unlike(carried.told, total) {
-                carried.told = total;
+            let used = to.iter().filter_map(|(_, load)| load.utilization).fold(0.0, f64::max) * 100.0;
+            if unlike(carried.told, total) || (used - carried.told_used).abs() > USED_BAND {
+                (carried.told, carried.told_used) = (total, used);
                 news.push(service.to_owned());
             }
             carried.to = to;
@@ -327,5 +454,28 @@ mod tests {
         assert_eq!((demand.from.get("a"), demand.to["b"].requests_per_second), (Some(&130.0), Some(130.0)));
         edges.hear("x", None, None, now);
         assert!(edges.demand("shop/web").from.is_empty());
+    }
+
+    #[test]
+    fn what_endpoints_say_of_themselves_counts_by_how_many_heard_it() {
+        let edges = Edges::default();
+        let now = landfall_runtime::clock::instant();
+        edges.set_members(["a".to_owned(), "b".to_owned()].into());
+        let busy = |cluster: &str, beat: u32, rate: f64, used: Option<f64>| {
+            let mut edge = edge(cluster, beat, true, rate);
+            let status = edge.status.as_mut().expect("a status");
+            status.services[0].load.utilization = used;
+            edge
+        };
+        edges.hear("x", Some(&busy("a", 1, 300.0, Some(0.8))), None, now);
+        edges.hear("y", Some(&busy("b", 1, 100.0, Some(0.4))), None, now);
+        edges.hear("z", Some(&busy("b", 1, 100.0, None)), None, now);
+        let load = edges.demand("shop/web").to["b"].clone();
+        assert_eq!(load.requests_per_second, Some(500.0));
+        assert!((load.utilization.expect("somebody told") - 0.7).abs() < 1e-9, "{load:?}");
+        // As many requests as before, but each costs more.
+        let more = edges.hear("x", Some(&busy("a", 2, 300.0, Some(0.9))), None, now);
+        assert_eq!(more.services, ["shop/web"]);
+        assert_eq!(edges.hear("x", Some(&busy("a", 3, 300.0, Some(0.91))), None, now), News::default());
     }
 }

@@ -42,13 +42,14 @@ fn cluster(
         let unread = !(connected && shelf.synced());
         return before.filter(|_| unread).cloned();
     };
-    let shard = seen.value();
+    let shard = federation.recent.read(&seen);
     let mut cluster = PlanCluster {
         name: member.name.clone(),
         verdict: before.map(|before| before.verdict.clone()).unwrap_or_default(),
         addresses: addresses(&shard),
         cluster_ips: cluster_ips(&shard),
         load: before.and_then(|before| before.load),
+        capacity: before.and_then(|before| before.capacity),
         ..PlanCluster::default()
     };
     let endpoints = federation.traffic.slices.of(&member.name, &key.namespace, &key.name);
@@ -65,11 +66,34 @@ fn cluster(
         }
     }
     for ingress in ingresses {
+        match federation.routes.carries(federation, ingress) {
+            Some(true) => {
+                cluster.ingress_addresses.extend(federation.routes.reached(
+                    federation,
+                    ingress,
+                    &member.name,
+                ));
+                continue;
+            }
+            // Who carries it is not known yet: as it was.
+            None => {
+                cluster
+                    .ingress_addresses
+                    .extend(before.iter().flat_map(|before| &before.ingress_addresses).cloned());
+                continue;
+            }
+            Some(false) => {}
+        }
         let shelf = member.shelf(federation, ingress.kind);
         let Some(seen) = shelf.get(ingress).filter(|seen| ours(federation, seen)) else { continue };
         cluster.ingress_addresses.extend(addresses(&seen.value()));
     }
-    cluster.ingress_addresses.dedup();
+    let mut seen: Vec<Address> = Vec::new();
+    cluster.ingress_addresses.retain(|address| {
+        let new = !seen.contains(address);
+        seen.extend(new.then(|| address.clone()));
+        new
+    });
     Some(cluster)
 }
 

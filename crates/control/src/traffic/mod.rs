@@ -11,7 +11,7 @@
 //!             members' Services, Ingresses, EndpointSlices
 //! Decides:    plan::{quorum, proximity, traffic}
 //! Writes:     TrafficPlans (one per Service, and landfall-system/federation), conditions of TrafficPolicies, Events
-//! Wakes on:   any of the above changing (votes at once, the rest after 50 to 150 ms), edges that lapse, and every 5 min
+//! Wakes on:   any of the above changing (votes at once, the rest after 50 to 400 ms), edges that lapse, and every 5 min
 //! Guarantees: what did not change is not written; what changes for one Service is written to one object; a member that
 //!             cannot be seen keeps its place in the plan until a majority of edges says that it is down
 //! Limits:     one look at a time; 16 writes at a time
@@ -26,7 +26,10 @@ mod slices;
 mod whole;
 mod write;
 
+pub(crate) use edges::Grouped;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use landfall_api::landfall::{Edge, FEDERATION_PLAN, SYSTEM_NAMESPACE, TrafficPlan};
@@ -37,7 +40,9 @@ use serde_json::Value;
 
 use crate::federation::Federation;
 use crate::kinds::{EDGES, KindId, Kinds, PLANS, POLICIES, Row, SLICES};
+use crate::propagation::RESYNC_SPAN;
 use crate::queue::Queue;
+use crate::routes;
 use crate::shelf::{Key, Shelf};
 use crate::watch::{self, Change};
 
@@ -55,7 +60,9 @@ const SYNC_LOOK: Duration = Duration::from_millis(5);
 /// How soon something is looked at again that is not read yet, or is being written.
 const SOON: Duration = Duration::from_millis(20);
 /// How long news from members are gathered: a new service arrives in many steps, in all members at about the same time.
-const ARRIVALS: Duration = Duration::from_millis(150);
+const ARRIVALS: Duration = Duration::from_millis(400);
+/// How long a new service is waited for to arrive anywhere, before it is told that it is nowhere.
+const NOWHERE: Duration = Duration::from_secs(2);
 /// How long changes of load and of services are gathered where nobody waits for them.
 const GATHER: Duration = Duration::from_millis(500);
 
@@ -71,15 +78,21 @@ pub struct Traffic {
     ingresses: KindId,
     edge_objects: Shelf,
     policy_objects: Shelf,
-    plans: Shelf,
-    edges: edges::Edges,
+    pub(crate) plans: Shelf,
+    pub(crate) edges: edges::Edges,
     geography: geography::Geography,
     slices: slices::Slices,
     index: index::Index,
     writer: write::Writer,
+    edges_read: AtomicBool,
 }
 
 impl Traffic {
+    /// Whether all edges that there are have been heard.
+    pub(crate) fn edges_read(&self) -> bool {
+        self.edges_read.load(Ordering::Acquire)
+    }
+
     /// Nothing is known yet.
     pub fn new(kinds: &Kinds) -> Self {
         let id = |group: &str, kind: &str| kinds.find(group, kind).expect("a built-in kind").id;
@@ -95,6 +108,7 @@ impl Traffic {
             slices: slices::Slices::default(),
             index: index::Index::default(),
             writer: write::Writer::default(),
+            edges_read: AtomicBool::new(false),
         }
     }
 
@@ -157,7 +171,7 @@ pub async fn run(federation: &Arc<Federation>) {
     let resyncs = async {
         loop {
             tokio::time::sleep(RESYNC).await;
-            everything(federation);
+            traffic.queue.push_over(&federation.shelf(traffic.services).keys(), RESYNC_SPAN);
         }
     };
     tokio::join!(looks, lapses, trips, resyncs);
@@ -202,6 +216,7 @@ async fn follow(federation: &Arc<Federation>) {
         let tell = |change: Change| {
             let old = matches!(change, Change::Synced(_));
             keys(change).iter().for_each(|key| edge_changed(&own, key, old));
+            own.traffic.edges_read.fetch_or(old, Ordering::AcqRel);
         };
         let shelf = &own.traffic.edge_objects;
         watch::follow(own.client.clone(), shelf.row.clone(), "", shelf, tell).await;
@@ -221,6 +236,7 @@ fn keys(change: Change) -> Vec<Key> {
 /// Somebody else may have changed a plan, or taken it away.
 fn plan_changed(federation: &Federation, key: &Key) {
     let traffic = &federation.traffic;
+    routes::plan_changed(federation, key);
     if *key == federation_plan() {
         traffic.queue.push_soon(key);
     } else {
@@ -255,6 +271,9 @@ fn edge_changed(federation: &Federation, key: &Key, old: bool) {
     if news.roster {
         roster_changed(federation);
     }
+    if news.groups {
+        federation.groups.wake();
+    }
 }
 
 /// Whether an edge was alive when the federation's plan was last written.
@@ -274,10 +293,12 @@ fn roster_changed(federation: &Federation) {
     federation.metrics.edges.set(i64::try_from(alive).unwrap_or(i64::MAX));
     federation.traffic.queue.push(federation_plan());
     everything(federation);
+    routes::edges_changed(federation);
+    federation.groups.wake();
 }
 
 /// Looks at every service in a moment.
-fn everything(federation: &Federation) {
+pub(crate) fn everything(federation: &Federation) {
     federation
         .shelf(federation.traffic.services)
         .keys()
@@ -299,6 +320,7 @@ pub fn clusters_changed(federation: &Federation) {
     }
     traffic.queue.push(federation_plan());
     everything(federation);
+    routes::clusters_changed(federation);
 }
 
 /// Something changed at the hub.
@@ -362,4 +384,18 @@ pub fn read(federation: &Federation, shelf: &Shelf) {
     if [SLICES, federation.traffic.services, federation.traffic.ingresses].contains(&shelf.row.id) {
         everything(federation);
     }
+}
+
+/// Hears which Services somebody other than an Ingress leads to, and by which hosts; or that it is gone.
+pub(crate) fn led(federation: &Federation, key: &Key, ingress: Option<&Value>) {
+    let traffic = &federation.traffic;
+    let names = traffic.index.ingress(key, ingress);
+    names.iter().for_each(|name| traffic.queue.push_soon(&traffic.service(&key.namespace, name)));
+}
+
+/// Looks again at the Services that an Ingress leads to: it is carried otherwise now.
+pub(crate) fn carried_otherwise(federation: &Federation, key: &Key) {
+    let traffic = &federation.traffic;
+    let names = traffic.index.services(key);
+    names.iter().for_each(|name| traffic.queue.push_soon(&traffic.service(&key.namespace, name)));
 }

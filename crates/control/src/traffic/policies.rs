@@ -9,7 +9,7 @@ use landfall_plan::membership::Truth;
 use landfall_plan::traffic::policies::{Standing, Subject, standings};
 use serde_json::{Value, json};
 
-use super::write::{Work, Writer};
+use super::write::{Work, submit};
 use super::{SOON, policies_of};
 use crate::federation::{Federation, now_ms, rfc3339};
 use crate::kinds::{self, POLICIES};
@@ -45,8 +45,8 @@ pub(super) fn look(federation: &Arc<Federation>, namespace: &Arc<str>) {
             traffic.queue.push_after(&here, SOON);
             continue;
         }
-        let work = Work { look: here.clone(), object: None, status: Some(status), happenings: Vec::new() };
-        Writer::submit(federation, &key, work);
+        let work = Work { status: Some(status), ..Work::new(&here) };
+        submit(federation, &key, work);
     }
 }
 

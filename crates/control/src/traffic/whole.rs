@@ -9,7 +9,7 @@ use landfall_plan::proximity;
 use serde_json::Value;
 
 use super::decide::object;
-use super::write::{Work, Writer};
+use super::write::{Work, submit};
 use super::{SOON, everything, federation_plan};
 use crate::events::Happening;
 use crate::federation::Federation;
@@ -55,8 +55,8 @@ pub(super) fn look(federation: &Arc<Federation>) {
     }
     spec.revision = spec.revision.saturating_add(1);
     let object = object(&key, seen.as_deref(), &spec, None);
-    let work = Work { look: key.clone(), object: Some(object), status: None, happenings: Vec::new() };
-    Writer::submit(federation, &key, work);
+    let work = Work { object: Some(object), ..Work::new(&key) };
+    submit(federation, &key, work);
 }
 
 /// Takes over what the ConfigMap of regions says; what is wrong with it is told at it.
@@ -74,10 +74,6 @@ pub(super) fn regions(federation: &Arc<Federation>, key: &Key, map: Option<&Valu
         let message = format!("lines left out: {}", read.wrong.join("; "));
         let happening = Happening { warning: true, reason: "InvalidRegions", message };
         let happenings = vec![(key.clone(), uid, happening)];
-        Writer::submit(
-            federation,
-            key,
-            Work { look: federation_plan(), object: None, status: None, happenings },
-        );
+        submit(federation, key, Work { happenings, ..Work::new(&federation_plan()) });
     }
 }
