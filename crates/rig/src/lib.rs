@@ -19,6 +19,7 @@
 //! | `cluster`, `rig` | what is started in which order, and when it is ready |
 //! | `faults`, `delay`, `balancer` | what can be broken, and the load balancer |
 //! | `control` | a running rig takes orders over a socket |
+//! | `link`, `front` | apart from all that: one link with a few nodes, and a group of edges on it |
 //! | `traces` | what a rig could leave behind, for those who look |
 //!
 //! Deliberately absent: pods of one cluster cannot reach those of another, and all clusters use the same pod and service
@@ -35,7 +36,9 @@ mod daemon;
 mod delay;
 mod error;
 mod faults;
+pub mod front;
 pub mod image;
+mod link;
 mod machine;
 mod manifests;
 mod pki;
@@ -48,5 +51,6 @@ mod world;
 
 pub use api::Api;
 pub use error::{Error, chain};
+pub use link::{Link, Node};
 pub use rig::{Config, Member, Rig, Say, Stop, check_machine, directory, missing_programs, sweep};
 pub use traces::{surroundings, traces};

@@ -23,7 +23,7 @@ use crate::gate::Gate;
 use crate::{Member, MemberConfig, NodeSpec, Timings};
 
 /// The longest that anything in a test is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A member with agents and a forwarder.
 pub(crate) struct World {

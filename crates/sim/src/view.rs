@@ -64,6 +64,9 @@ const TABLE: [Row; 18] = [
     Row { known: Known::PodDisruptionBudget, kind: "PodDisruptionBudget", group: "policy", version: "v1", plural: "poddisruptionbudgets" },
 ];
 
+/// The owner of what no controller owns.
+const NOBODY: &str = "";
+
 /// Namespace and name.
 type Key = (Box<str>, Box<str>);
 
@@ -71,7 +74,7 @@ type Key = (Box<str>, Box<str>);
 #[derive(Clone, Debug, Default)]
 pub struct View {
     tables: [BTreeMap<Key, Arc<Value>>; TABLE.len()],
-    /// What each controller (by uid) owns.
+    /// What each controller (by uid) owns, and [`NOBODY`].
     owned: HashMap<Box<str>, BTreeSet<(Known, Key)>>,
 }
 
@@ -136,9 +139,8 @@ impl View {
         meta::metadata_mut(&mut object).remove("managedFields");
         let key = key(&object);
         self.remove(known, meta::namespace(&object), meta::name(&object));
-        if let Some(owner) = controller_uid(&object) {
-            self.owned.entry(owner.into()).or_default().insert((known, key.clone()));
-        }
+        let owner = controller_uid(&object).unwrap_or(NOBODY);
+        self.owned.entry(owner.into()).or_default().insert((known, key.clone()));
         self.tables[known as usize].insert(key, Arc::new(object));
     }
 
@@ -146,7 +148,7 @@ impl View {
     pub fn remove(&mut self, known: Known, namespace: &str, name: &str) {
         let key: Key = (namespace.into(), name.into());
         let Some(object) = self.tables[known as usize].remove(&key) else { return };
-        let Some(owner) = controller_uid(&object) else { return };
+        let owner = controller_uid(&object).unwrap_or(NOBODY);
         if let Some(owned) = self.owned.get_mut(owner) {
             owned.remove(&(known, key));
             if owned.is_empty() {
@@ -181,6 +183,19 @@ impl View {
     /// One object; the namespace is empty for cluster-scoped kinds.
     pub fn get(&self, known: Known, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.tables[known as usize].get(&(namespace.into(), name.into()))
+    }
+
+    /// The objects of a kind in a namespace that no controller owns, by name.
+    pub fn orphans<'a>(
+        &'a self,
+        known: Known,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Value>> + use<'a> {
+        let from: (Known, Key) = (known, (namespace.into(), "".into()));
+        let range = self.owned.get(NOBODY).into_iter().flat_map(move |all| all.range(from.clone()..));
+        range
+            .take_while(move |(kind, key)| *kind == known && &*key.0 == namespace)
+            .filter_map(move |(_, key)| self.tables[known as usize].get(key))
     }
 
     /// The objects of a kind whose controller has this uid, by name.
@@ -233,6 +248,14 @@ mod tests {
         assert!(names(&view, "other").is_empty(), "only controllers own");
         view.put(Known::Pod, pod("y", "2"));
         assert_eq!((names(&view, "1"), names(&view, "2")), (vec!["x".into()], vec!["y".into()]));
+        let orphan = json!({"metadata": {"name": "z", "namespace": "a"}});
+        view.put(Known::Pod, orphan.clone());
+        view.put(Known::ReplicaSet, orphan);
+        let orphans = |view: &View| view.orphans(Known::Pod, "a").count();
+        assert_eq!((orphans(&view), view.orphans(Known::Pod, "").count()), (1, 0));
+        view.put(Known::Pod, pod("z", "1"));
+        assert_eq!(orphans(&view), 0, "it was adopted");
+        view.remove(Known::Pod, "a", "z");
         view.remove(Known::Pod, "a", "x");
         assert!(view.get(Known::Pod, "a", "x").is_none() && names(&view, "1").is_empty());
         assert_eq!(view.within(Known::Pod, "a").count(), 1);

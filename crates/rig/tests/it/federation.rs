@@ -1,32 +1,17 @@
 //! A federation of real clusters: they join a hub, and what is given to the hub is in all of them, whatever happens there.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
-use std::fs::File;
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use landfall_rig::Rig;
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, config, curl, eventually, landfall, run, try_kubectl, turn};
+use crate::federated::{Federation, HUB, MEMBERS, becomes, manifest};
+use crate::support::{curl, eventually, try_kubectl, turn};
+use crate::{kinds, losses};
 
-const MEMBERS: [&str; 3] = ["us-east", "eu-west", "asia-east"];
-/// The hub, where a cluster can be named.
-const HUB: &str = "federation";
 const SERVICE: &str = "service my-service -n my-namespace";
 const RC: &str = "rc my-service -n my-namespace";
 const INGRESS: &str = "ingress my-ingress -n my-namespace";
-/// What no rig has in the first design's manifests, and what takes its place.
-const REPLACED: [(&str, &str); 3] = [
-    ("gcr.io/google_samples/my-service:v1", "landfall.dev/echo:dev"),
-    ("targetPort: 2379", "targetPort: 8080"),
-    ("targetPort: 2380", "targetPort: 8080"),
-];
-/// How soon a cluster that is lost must be told as such.
-const OFFLINE: Duration = Duration::from_secs(10);
 /// How long what was healed is watched for writes that nobody asked for.
 const STILL: Duration = Duration::from_secs(10);
 
@@ -42,11 +27,15 @@ spec:
 #[test]
 fn real_clusters_are_one_federation() {
     let Some(_turn) = turn("real_clusters_are_one_federation") else { return };
-    let federation = Federation::start();
+    let mut federation = Federation::with_hubs("it-federation", 2);
     clusters_join(&federation);
     one_object_is_everywhere(&federation);
     what_is_done_by_hand_is_healed(&federation);
-    replicas_move_from_a_lost_cluster_and_back(&federation);
+    kinds::all_kinds_are_everywhere(&federation);
+    kinds::a_quota_moves_a_share_and_gives_it_back(&federation);
+    losses::the_leader_dies_during_a_rollout(&mut federation);
+    losses::replicas_move_from_a_lost_cluster_and_back(&federation);
+    losses::a_dead_cluster_is_forgotten_and_joins_again(&federation);
     a_dead_api_does_not_hold_up_a_deletion(&federation);
     a_cluster_leaves(&federation);
     becomes("the namespace is gone everywhere", &[false; 2], || {
@@ -57,7 +46,9 @@ fn real_clusters_are_one_federation() {
 
 fn clusters_join(federation: &Federation) {
     for name in MEMBERS {
-        let said = federation.landfall(&format!("join {name} --kubeconfig MEMBERS --context {name}"));
+        let said = federation.landfall(&format!(
+            "join {name} --kubeconfig MEMBERS --context {name} --grant widgets.example.com"
+        ));
         assert!(
             said.contains("Kubernetes v1.36.") && said.ends_with(&format!("{name} is ready.\n")),
             "{said}"
@@ -73,10 +64,10 @@ fn clusters_join(federation: &Federation) {
     }
 }
 
-/// The first design's Service, ReplicationController and Ingress; the last was there before in one cluster.
+/// The first design's Service, ReplicationController and Ingress; the last was there before in one cluster, another than is meant.
 fn one_object_is_everywhere(federation: &Federation) {
     federation.kubectl("asia-east", "create namespace my-namespace");
-    federation.create("asia-east", INGRESS_YAML);
+    federation.create("asia-east", &INGRESS_YAML.replace("2379", "2380"));
     federation.kubectl(HUB, "create namespace my-namespace");
     for name in ["my-service.yaml", "my-service-rc.yaml"] {
         federation.create(HUB, &manifest(name));
@@ -125,6 +116,8 @@ fn one_object_is_everywhere(federation: &Federation) {
             MEMBERS.iter().map(origin).collect::<Vec<Value>>()
         },
     );
+    let ports = federation.numbers(INGRESS, "/spec/defaultBackend/service/port/number");
+    assert_eq!(ports, [2379; 3], "what was there conforms");
     for what in [SERVICE, RC] {
         becomes(what, &"True Propagated".to_owned(), || federation.propagated(what));
     }
@@ -182,24 +175,6 @@ fn what_is_done_by_hand_is_healed(federation: &Federation) {
     }
 }
 
-fn replicas_move_from_a_lost_cluster_and_back(federation: &Federation) {
-    federation.kubectl(
-        HUB,
-        r#"annotate rc my-service -n my-namespace landfall.dev/replica-policy={"holdDownSeconds":5}"#,
-    );
-    let spread = || federation.numbers(RC, "/status/readyReplicas");
-    federation.rig.kill_cluster("us-east").unwrap();
-    let killed = Instant::now();
-    becomes("offline", &"True".to_owned(), || federation.offline("us-east"));
-    let seen = killed.elapsed();
-    assert!(seen < OFFLINE, "a lost cluster is offline after {seen:?}");
-    becomes("moved", &vec![-1, 3, 3], spread);
-    becomes("it says why", &"False ClusterOffline".to_owned(), || federation.propagated(RC));
-    federation.rig.heal().unwrap();
-    becomes("moved back", &vec![2, 2, 2], spread);
-    becomes("well again", &"True Propagated".to_owned(), || federation.propagated(RC));
-}
-
 fn a_dead_api_does_not_hold_up_a_deletion(federation: &Federation) {
     federation.rig.kill_api("eu-west").unwrap();
     federation.kubectl(HUB, &format!("delete {SERVICE} --timeout=60s"));
@@ -240,127 +215,4 @@ fn a_cluster_leaves(federation: &Federation) {
         assert!(refused.contains("NotFound"), "{refused}");
     }
     assert_eq!(federation.kubectl(HUB, "get clusters -o name").lines().count(), 2);
-}
-
-/// Waits until something is so; the last that was seen is told when it never is.
-#[track_caller]
-fn becomes<T: PartialEq + Debug>(what: &str, expected: &T, mut look: impl FnMut() -> T) {
-    let began = Instant::now();
-    loop {
-        let seen = look();
-        if seen == *expected {
-            println!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{what}: {seen:?}, not {expected:?}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-/// A manifest of the first design, with images that a rig has.
-fn manifest(name: &str) -> String {
-    let file = format!("{}/../landfall/tests/it/manifests/{name}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(file).unwrap();
-    REPLACED.iter().fold(text, |text, (from, to)| text.replace(from, to))
-}
-
-/// A hub and its members.
-struct Federation {
-    rig: Rig,
-    hub: Child,
-    directory: tempfile::TempDir,
-}
-
-impl Federation {
-    fn start() -> Self {
-        let rig = Rig::up(&config("it-federation", 3, 1))
-            .unwrap_or_else(|error| panic!("{}", landfall_rig::chain(&error)));
-        let directory = tempfile::tempdir().unwrap();
-        let log = File::create(directory.path().join("hub.log")).unwrap();
-        let mut hub = Command::new(landfall());
-        hub.args(["hub", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.path().join("hub"));
-        hub.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        let federation = Self { rig, hub: hub.spawn().unwrap(), directory };
-        eventually("the hub", || federation.try_kubectl(HUB, "get --raw /readyz"));
-        federation
-    }
-
-    fn hub_kubeconfig(&self) -> PathBuf {
-        self.directory.path().join("hub/admin.kubeconfig")
-    }
-
-    /// An operator's command that succeeds, and what it says; `MEMBERS` is the members' kubeconfig.
-    fn landfall(&self, line: &str) -> String {
-        let line = line.replace("MEMBERS", self.rig.kubeconfig().to_str().unwrap());
-        let mut command = Command::new(landfall());
-        command.args(line.split_whitespace()).arg("--hub-kubeconfig").arg(self.hub_kubeconfig());
-        run(command.env_remove("KUBECONFIG")).unwrap_or_else(|said| panic!("landfall {line}: {said}"))
-    }
-
-    fn try_kubectl(&self, place: &str, line: &str) -> Result<String, String> {
-        if place != HUB {
-            return try_kubectl(&self.rig, place, line);
-        }
-        let mut command = Command::new(self.rig.kubectl(MEMBERS[0]).get_program());
-        run(command.arg("--kubeconfig").arg(self.hub_kubeconfig()).args(line.split_whitespace()))
-    }
-
-    #[track_caller]
-    fn kubectl(&self, place: &str, line: &str) -> String {
-        self.try_kubectl(place, line).unwrap_or_else(|said| panic!("{place}: kubectl {line}: {said}"))
-    }
-
-    #[track_caller]
-    fn create(&self, place: &str, manifest: &str) {
-        let file = self.directory.path().join("given.yaml");
-        std::fs::write(&file, manifest).unwrap();
-        self.kubectl(place, &format!("create -f {}", file.display()));
-    }
-
-    /// An object; null when it is not there, or nobody can say.
-    fn object(&self, place: &str, what: &str) -> Value {
-        let text = self.try_kubectl(place, &format!("get {what} -o json --request-timeout=5s"));
-        text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
-    }
-
-    /// One number of an object in every member; -1 where there is none.
-    fn numbers(&self, what: &str, path: &str) -> Vec<i64> {
-        let number =
-            |name: &&str| self.object(name, what).pointer(path).and_then(Value::as_i64).unwrap_or(-1);
-        MEMBERS.iter().map(number).collect()
-    }
-
-    /// The condition `Propagated` of an object at the hub.
-    fn propagated(&self, what: &str) -> String {
-        let object = self.object(HUB, what);
-        let conditions = object["status"]["conditions"].as_array();
-        let own = conditions.into_iter().flatten().find(|condition| condition["type"] == "Propagated");
-        let text = |key: &str| own.and_then(|own| own[key].as_str()).unwrap_or("-").to_owned();
-        format!("{} {}", text("status"), text("reason"))
-    }
-
-    fn offline(&self, name: &str) -> String {
-        let path = r#"jsonpath={.status.conditions[?(@.type=="Offline")].status}"#;
-        self.kubectl(HUB, &format!("get cluster {name} -o {path}"))
-    }
-}
-
-impl Drop for Federation {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.directory.path().join("hub.log")).unwrap_or_default();
-            let mut stderr = std::io::stderr();
-            let _ = writeln!(stderr, "--- the hub said:\n{log}");
-            for place in MEMBERS.into_iter().chain([HUB]) {
-                let all =
-                    "get services,rc,ingresses,pods,events -n my-namespace -o wide --request-timeout=5s";
-                let said = self.try_kubectl(place, all).unwrap_or_else(|said| said);
-                let _ = writeln!(stderr, "--- {place}: kubectl {all}\n{said}");
-            }
-            let said = self.try_kubectl(HUB, "get clusters,services,rc,ingresses -A -o yaml");
-            let _ = writeln!(stderr, "--- the hub has\n{}", said.unwrap_or_else(|said| said));
-        }
-        let _ = self.hub.kill();
-        let _ = self.hub.wait();
-    }
 }

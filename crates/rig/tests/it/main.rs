@@ -5,10 +5,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::print_stdout, reason = "what a test prints is shown when it fails")]
 
+mod carries;
 mod day;
 mod faults;
+mod federated;
 mod federation;
+mod kinds;
 mod leftovers;
+mod losses;
 #[path = "../../../../tests/members/run.rs"]
 mod members;
+mod names;
 mod support;

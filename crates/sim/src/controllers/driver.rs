@@ -26,6 +26,7 @@ use super::read::{Millis, set};
 use super::turn::{Subject, Turn, longer};
 use super::{Context, Controller, TABLE};
 use crate::member::config::Settings;
+use crate::member::nodes;
 use crate::view::{Known, View};
 
 /// How long to wait before the stream of changes is opened again.
@@ -169,6 +170,7 @@ impl<'a> Driver<'a> {
             let Some(known) = Known::find(&place.group, &place.plural) else { continue };
             // Those near what it was, and those near what it is.
             match object {
+                Some(object) if self.is_known(known, &place, &object) => self.view.put(known, object),
                 Some(object) => {
                     self.touch(known, &place, Concern::touch);
                     self.view.put(known, object);
@@ -180,6 +182,16 @@ impl<'a> Driver<'a> {
                 }
             }
         }
+    }
+
+    /// Whether an object says nothing that was not known: a node says every minute that it is alive, and all Services of a
+    /// cluster may concern its nodes.
+    fn is_known(&self, known: Known, place: &Place, object: &Value) -> bool {
+        known == Known::Node
+            && self
+                .view
+                .get(known, &place.namespace, &place.name)
+                .is_some_and(|old| nodes::only_alive(old, object))
     }
 
     fn touch(&mut self, known: Known, place: &Place, how: fn(&mut Concern, Known, &View, &str, &str)) {

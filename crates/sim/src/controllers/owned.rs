@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Deed, Plan};
 use super::read::controller_reference;
-use crate::view::{Known, View, controller_of};
+use crate::view::{Known, View};
 
 /// The objects that an owner controls and its selector selects. Orphans that it selects are adopted, and what it no
 /// longer selects is released: they count once that is done.
@@ -29,9 +29,9 @@ pub(super) fn claim<'a>(
         plan.act(Action::on(known, object, Deed::Set(vec![without(object, uid)]), "no longer selected"));
     }
     if !selector.is_everything() {
-        let orphans = view.within(known, meta::namespace(owner)).filter(|object| {
-            controller_of(object).is_none() && selector.matches_object(object) && !meta::deleting(object)
-        });
+        let orphans = view
+            .orphans(known, meta::namespace(owner))
+            .filter(|object| selector.matches_object(object) && !meta::deleting(object));
         for object in orphans {
             plan.act(Action::on(known, object, Deed::Set(vec![with(object, owner)]), "an orphan it selects"));
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use landfall_apiserver::keys;
-use landfall_store::Snapshot;
+use landfall_store::{Entry, Snapshot};
 use serde_json::Value;
 
 use super::admission::ports_of;
@@ -17,48 +17,49 @@ pub(super) type Port = (i64, String);
 /// Who holds what. Services are known by their keys in the store.
 #[derive(Default)]
 pub(super) struct Ledger {
+    /// All Services when it was last looked, in the order of their keys.
+    seen: Vec<Arc<Entry>>,
     holdings: HashMap<Arc<str>, Holding>,
     addresses: HashMap<String, Arc<str>>,
     ports: BTreeMap<Port, Arc<str>>,
-    round: u64,
 }
 
 struct Holding {
-    revision: u64,
-    /// When it was last there.
-    round: u64,
     address: String,
     ports: Vec<Port>,
 }
 
 impl Ledger {
-    /// Takes in what has changed since the last time.
+    /// Takes in what has changed since the last time: both lists are gone through side by side.
     pub(super) fn refresh(&mut self, state: &Snapshot) {
-        self.round += 1;
-        let mut count = 0;
+        let before = std::mem::take(&mut self.seen);
+        let mut now = Vec::with_capacity(before.len() + 1);
+        let mut old = before.iter().peekable();
         for entry in state.range(&keys::collection("", "services"), "") {
-            count += 1;
-            match self.holdings.get_mut(&*entry.key) {
-                Some(known) if known.revision == entry.revision => known.round = self.round,
-                _ => self.read(&entry.key, entry.revision, &entry.value),
+            now.push(entry.clone());
+            if old.next_if(|known| Arc::ptr_eq(known, entry)).is_some() {
+                continue;
+            }
+            while let Some(gone) = old.next_if(|known| known.key < entry.key) {
+                self.forget(&gone.key);
+            }
+            match old.next_if(|known| known.key == entry.key) {
+                Some(known) if known.revision == entry.revision => {}
+                _ => self.read(&entry.key, &entry.value),
             }
         }
-        if self.holdings.len() > count {
-            let gone = self.holdings.iter().filter(|(_, holding)| holding.round != self.round);
-            for key in gone.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-                self.forget(&key);
-            }
-        }
+        old.for_each(|gone| self.forget(&gone.key));
+        self.seen = now;
     }
 
-    fn read(&mut self, key: &Arc<str>, revision: u64, bytes: &[u8]) {
+    fn read(&mut self, key: &Arc<str>, bytes: &[u8]) {
         self.forget(key);
         let service: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let address = text(&service, "/spec/clusterIP").to_owned();
         let ports: Vec<Port> = ports_of(&service).into_iter().filter(|(number, _)| *number != 0).collect();
         self.addresses.insert(address.clone(), key.clone());
         self.ports.extend(ports.iter().map(|port| (port.clone(), key.clone())));
-        self.holdings.insert(key.clone(), Holding { revision, round: self.round, address, ports });
+        self.holdings.insert(key.clone(), Holding { address, ports });
     }
 
     fn forget(&mut self, key: &str) {

@@ -96,6 +96,22 @@ pub fn conditions(now: Millis) -> Vec<Value> {
     ]
 }
 
+/// Whether a node says nothing but that it is alive.
+pub fn only_alive(old: &Value, new: &Value) -> bool {
+    let said = |node: &Value| {
+        let mut node = node.clone();
+        let metadata = landfall_api::meta::metadata_mut(&mut node);
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+        let conditions = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+            condition.remove("lastHeartbeatTime");
+        }
+        node
+    };
+    said(old) == said(new)
+}
+
 /// The lease of a node, renewed now.
 pub fn lease(node: &str, now: Millis) -> Value {
     json!({
@@ -123,4 +139,22 @@ pub(super) fn own_endpoints(address: SocketAddr) -> (Value, Value) {
         "ports": [port],
     });
     (endpoints, slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_only_lives_on_says_nothing_new() {
+        let node = |version: &str, now: Millis, ready: &str| {
+            let mut conditions = conditions(now);
+            conditions.iter_mut().for_each(|c| c["lastTransitionTime"] = json!("2026-01-01T00:00:00Z"));
+            conditions[0]["status"] = json!(ready);
+            json!({"metadata": {"name": "n", "resourceVersion": version}, "status": {"conditions": conditions}})
+        };
+        let old = node("1", 1_000, "True");
+        assert!(only_alive(&old, &node("2", 61_000, "True")));
+        assert!(!only_alive(&old, &node("2", 61_000, "False")));
+    }
 }

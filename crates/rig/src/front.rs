@@ -1,0 +1,355 @@
+//! A front: a hub, a group of edges with their keepers and keepalived, and a client, all real and all on one link.
+//!
+//! ```text
+//!   node 1: hub     nodes 2 …: an edge and its keeper on each     the last node: a client that asks again and again
+//! ```
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::program::output;
+use crate::{Error, Link, Node};
+
+/// The address that clients use.
+pub const VIP: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 100);
+/// Where edges carry HTTP.
+const HTTP_PORT: u16 = 80;
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two requests of the client.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long it waits for an answer before it asks again.
+const ANSWER: Duration = Duration::from_millis(100);
+
+/// A front; gone when dropped.
+pub struct Front {
+    landfall: PathBuf,
+    directory: PathBuf,
+    link: Link,
+    hub: Process,
+    edges: Vec<Edge>,
+    /// With what edges come in.
+    door: Vec<String>,
+}
+
+struct Edge {
+    process: Process,
+    keeper: Process,
+}
+
+/// A process that ends with us.
+struct Process(Child);
+
+impl Front {
+    /// Starts a hub and so many edges of the group `front`, by a program of ours; its files go into a directory.
+    pub fn start(landfall: &Path, directory: &Path, edges: u8) -> Result<Self, Error> {
+        let link = Link::start(edges.saturating_add(2))?;
+        let hub_node = node(&link, 0)?;
+        let mut command = hub_node.command(&landfall.display().to_string());
+        command.args(["hub", "--listen", &format!("{}:6443", hub_node.address()), "--data-dir"]);
+        let hub = Process::start(command.arg(directory.join("hub")), directory, "hub")?;
+        let mut front = Self {
+            landfall: landfall.to_owned(),
+            directory: directory.to_owned(),
+            link,
+            hub,
+            edges: Vec::new(),
+            door: Vec::new(),
+        };
+        front.until("the hub is ready", |front| Ok(front.said("hub").contains("is ready")))?;
+        front.apply(&[
+            json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": "a"},
+            "spec": {"endpoints": [{"server": "https://127.0.0.1:1"}]}}),
+        ])?;
+        let token = front.say(&["edge", "token", "--cluster", "a"])?;
+        let words = token.split_once("landfall edge ").map(|(_, words)| words).unwrap_or_default();
+        front.door = words.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect();
+        for at in 0..edges.into() {
+            let (keeper, process) = (front.keeper(at)?, front.edge(at)?);
+            front.edges.push(Edge { process, keeper });
+        }
+        Ok(front)
+    }
+
+    fn keeper(&self, at: usize) -> Result<Process, Error> {
+        let mut command = self.node(at)?.command(&self.landfall.display().to_string());
+        command.args(["edge", "keeper", "--dir"]).arg(self.directory.join(format!("vip-{at}")));
+        Process::start(&mut command, &self.directory, &format!("keeper-{at}"))
+    }
+
+    fn edge(&self, at: usize) -> Result<Process, Error> {
+        let node = self.node(at)?;
+        let mut command = node.command(&self.landfall.display().to_string());
+        command.args([
+            "edge",
+            "--name",
+            &format!("a-{at}"),
+            "--node",
+            &format!("node-{at}"),
+            "--group",
+            "front",
+        ]);
+        command.arg("--data-dir").arg(self.directory.join(format!("edge-{at}")));
+        command.arg("--vip-keeper").arg(self.directory.join(format!("vip-{at}")));
+        command.args(["--advertise", &node.address().to_string(), "--proxy-threads", "1"]);
+        command.args(["--http-listen", &format!("0.0.0.0:{HTTP_PORT}")]).args(&self.door);
+        Process::start(&mut command, &self.directory, &format!("edge-{at}"))
+    }
+
+    /// Gives objects to the hub.
+    pub fn apply(&self, objects: &[Value]) -> Result<(), Error> {
+        let file = self.directory.join("objects.json");
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        std::fs::write(&file, list.to_string()).map_err(Error::io("write objects"))?;
+        self.say(&["apply", "--force-conflicts", "-f", &file.display().to_string()]).map(drop)
+    }
+
+    /// A command at the hub; what it printed.
+    pub fn say(&self, arguments: &[&str]) -> Result<String, Error> {
+        let mut command = node(&self.link, 0)?.command(&self.landfall.display().to_string());
+        command.args(arguments).arg("--kubeconfig").arg(self.directory.join("hub/admin.kubeconfig"));
+        output(&mut command)
+    }
+
+    /// What a process has printed: `hub`, `edge-0`, `keeper-0` and so on.
+    pub fn said(&self, process: &str) -> String {
+        let bytes = std::fs::read(self.directory.join(format!("{process}.log"))).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The link.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// The node of an edge.
+    pub fn node(&self, at: usize) -> Result<&Node, Error> {
+        node(&self.link, at.saturating_add(1))
+    }
+
+    /// The edges whose node has the address.
+    pub fn holders(&self) -> Result<Vec<usize>, Error> {
+        let mut holders = Vec::new();
+        for at in 0..self.edges.len() {
+            if self.node(at)?.has(IpAddr::V4(VIP))? {
+                holders.push(at);
+            }
+        }
+        Ok(holders)
+    }
+
+    /// Waits until exactly one edge holds the address, and it is another than this one.
+    pub fn holder(&self, not: Option<usize>) -> Result<usize, Error> {
+        let mut found = None;
+        self.until("one edge holds the address", |front| {
+            found = match front.holders()?[..] {
+                [one] if Some(one) != not => Some(one),
+                _ => None,
+            };
+            Ok(found.is_some())
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Waits until something is so.
+    pub fn until(&self, what: &str, mut so: impl FnMut(&Self) -> Result<bool, Error>) -> Result<(), Error> {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if so(self)? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(Error::NotReady {
+            what: format!("not so: {what}"),
+            waited_s: PATIENCE.as_secs(),
+            detail: String::new(),
+        })
+    }
+
+    /// Kills an edge as `kill -9` does.
+    pub fn kill_edge(&mut self, at: usize) {
+        if let Some(edge) = self.edges.get_mut(at) {
+            edge.process.kill();
+        }
+    }
+
+    /// Starts an edge that was killed.
+    pub fn start_edge(&mut self, at: usize) -> Result<(), Error> {
+        let process = self.edge(at)?;
+        if let Some(edge) = self.edges.get_mut(at) {
+            edge.process = process;
+        }
+        Ok(())
+    }
+
+    /// Tells an edge to stop, and waits until it has.
+    pub fn stop_edge(&mut self, at: usize) -> Result<(), Error> {
+        match self.edges.get_mut(at) {
+            Some(edge) => edge.process.terminate(),
+            None => Ok(()),
+        }
+    }
+
+    /// Kills a keeper as `kill -9` does; another one is started when asked for.
+    pub fn kill_keeper(&mut self, at: usize) {
+        if let Some(edge) = self.edges.get_mut(at) {
+            edge.keeper.kill();
+        }
+    }
+
+    /// Starts a keeper that was killed.
+    pub fn start_keeper(&mut self, at: usize) -> Result<(), Error> {
+        let keeper = self.keeper(at)?;
+        if let Some(edge) = self.edges.get_mut(at) {
+            edge.keeper = keeper;
+        }
+        Ok(())
+    }
+
+    /// Kills keepalived as `kill -9` does: the process that holds the address.
+    pub fn kill_keepalived(&self, at: usize) -> Result<(), Error> {
+        let file = self.directory.join(format!("vip-{at}/vrrp.pid"));
+        let pid = std::fs::read_to_string(file).map_err(Error::io("find keepalived"))?;
+        output(Command::new("kill").args(["-KILL", pid.trim()])).map(drop)
+    }
+
+    /// keepalived's configuration on the node of an edge; empty where there is none.
+    pub fn configuration(&self, at: usize) -> String {
+        std::fs::read_to_string(self.directory.join(format!("vip-{at}/keepalived.conf"))).unwrap_or_default()
+    }
+
+    /// Kills the hub as `kill -9` does.
+    pub fn kill_hub(&mut self) {
+        self.hub.kill();
+    }
+
+    /// A client on a node of its own, which asks at the address until it is dropped.
+    pub fn client(&self) -> Result<Client, Error> {
+        let last = self.link.nodes().len().saturating_sub(1);
+        Client::start(node(&self.link, last)?, SocketAddr::from((VIP, HTTP_PORT)))
+    }
+}
+
+fn node(link: &Link, at: usize) -> Result<&Node, Error> {
+    link.nodes().get(at).ok_or_else(|| Error::Unknown {
+        name: at.to_string(),
+        known: format!("nodes 0 to {}", link.nodes().len().saturating_sub(1)),
+    })
+}
+
+/// Asks again and again.
+pub struct Client {
+    stop: Arc<AtomicBool>,
+    answers: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<Vec<Instant>>>,
+}
+
+impl Client {
+    fn start(node: &Node, at: SocketAddr) -> Result<Self, Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let answers = Arc::new(AtomicUsize::new(0));
+        let counted = answers.clone();
+        let thread = node.thread(move || {
+            let mut answered = vec![Instant::now()];
+            while !stopped.load(Ordering::Relaxed) {
+                if ask(at).is_ok() {
+                    answered.push(Instant::now());
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                std::thread::sleep(PAUSE);
+            }
+            answered
+        })?;
+        Ok(Self { stop, answers, thread: Some(thread) })
+    }
+
+    /// How many answers it has got.
+    pub fn answers(&self) -> usize {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Stops it; the longest time without an answer since a moment, and how many answers came after that.
+    pub fn outage(mut self, since: Instant) -> (Duration, usize) {
+        self.stop.store(true, Ordering::Relaxed);
+        let answered = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let mut longest = Duration::ZERO;
+        let mut before = None;
+        let mut after = 0;
+        for at in answered {
+            if at >= since {
+                let from = before.map_or(since, |before: Instant| before.max(since));
+                let gap = at.duration_since(from);
+                if gap > longest {
+                    (longest, after) = (gap, 0);
+                }
+                after += 1;
+            }
+            before = Some(at);
+        }
+        (longest, after)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One request on a connection of its own; any answer will do.
+fn ask(at: SocketAddr) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&at, ANSWER)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: front.example.com\r\nConnection: close\r\n\r\n")?;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer)?;
+    if answer.starts_with(b"HTTP/1.1 200") { Ok(()) } else { Err(std::io::Error::other("not answered")) }
+}
+
+impl Process {
+    fn start(command: &mut Command, directory: &Path, name: &str) -> Result<Self, Error> {
+        let file = directory.join(format!("{name}.log"));
+        let log = File::options().create(true).append(true).open(file).map_err(Error::io("open a log"))?;
+        let twin = log.try_clone().map_err(Error::io("open a log"))?;
+        command.stdin(Stdio::null()).stdout(log).stderr(twin);
+        Ok(Self(command.spawn().map_err(Error::io(format!("start {name}")))?))
+    }
+
+    fn kill(&mut self) {
+        // It may be gone already; there is nobody to tell.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    fn terminate(&mut self) -> Result<(), Error> {
+        output(Command::new("kill").args(["-TERM", &self.0.id().to_string()]))?;
+        self.0.wait().map(drop).map_err(Error::io("wait for a process"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // Keepers first, politely: keepalived ends with them.
+        for edge in &mut self.edges {
+            let _ = edge.keeper.terminate();
+        }
+        self.hub.kill();
+    }
+}
