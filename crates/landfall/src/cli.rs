@@ -11,7 +11,7 @@ use crate::basics::options::{ApplyOptions, DeleteOptions, DescribeOptions, GetOp
 use crate::clusters::options::{
     CordonOptions, DrainOptions, ForgetOptions, JoinOptions, StatusOptions, UnjoinOptions,
 };
-use crate::edge::options::EdgeOptions;
+use crate::edge::options::{EdgeCommand, EdgeOptions};
 use crate::explain::options::ExplainOptions;
 use crate::playground::options::PlaygroundOptions;
 
@@ -72,7 +72,7 @@ impl Arguments {
     pub(crate) fn log(&self) -> &str {
         let daemon = match &self.command {
             Command::Hub(_) | Command::Echo(_) => true,
-            Command::Edge(options) => options.command.is_none(),
+            Command::Edge(options) => matches!(options.command, None | Some(EdgeCommand::Keeper(_))),
             _ => false,
         };
         let usual = if daemon { "info" } else { "warn" };

@@ -12,6 +12,7 @@ use landfall_store::{OpenError, Seals, Store, etcd};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admission::FederationAdmission;
 use crate::cli::HubOptions;
 use crate::say::say;
 use crate::sealing;
@@ -157,6 +158,7 @@ fn config(options: &HubOptions, url: &str, port: u16) -> start::Config {
         kinds: landfall_api::kinds::federation(),
         definitions: landfall_api::landfall::definitions(),
         identity: format!("{}-{}", hostname(), options.listen.port()),
+        admission: Some(Arc::new(FederationAdmission)),
         beside: Some(controllers(options, port)),
         edge_certificate_s: i64::try_from(options.edge_certificate_ttl.0.as_secs()).unwrap_or(i64::MAX),
     }
@@ -168,6 +170,7 @@ fn controllers(options: &HubOptions, port: u16) -> start::Beside {
         federation: options.federation.clone(),
         domain: options.domain.clone(),
         keys: Some(crate::keys::open),
+        mint: Some(crate::edge::token::mint),
     };
     let ip =
         if options.listen.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { options.listen.ip() };

@@ -1,5 +1,6 @@
 //! The binary: command line and composition only.
 
+mod admission;
 mod basics;
 mod cli;
 mod clusters;

@@ -1,8 +1,11 @@
-//! `landfall cordon`, `uncordon` and `drain`: keeping replicas away from a cluster, and moving them off it.
+//! `landfall cordon`, `uncordon` and `drain`: keeping traffic and replicas away from a cluster, and moving them off it.
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
+use landfall_api::landfall::{Edge, ServiceLoad, TrafficPlan};
+use landfall_plan::Reason;
+use landfall_plan::drain::{Standing, standing};
 use landfall_runtime::clock;
 use serde_json::{Value, json};
 
@@ -13,6 +16,10 @@ use super::options::{CordonOptions, DrainOptions};
 use crate::say::say;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So many looks in a row must find no room elsewhere.
+const CROWDED_LOOKS: u32 = 4;
+/// Reasons that are told.
+const OBSTACLES_TOLD: usize = 3;
 
 pub(super) async fn cordon(options: &CordonOptions) -> Result<()> {
     let hub = Hub::find(&options.connection).await?;
@@ -33,32 +40,120 @@ pub(super) async fn uncordon(options: &CordonOptions) -> Result<()> {
 pub(super) async fn drain(options: &DrainOptions) -> Result<()> {
     let name = &options.name;
     let hub = Hub::find(&options.connection).await?;
-    let already = hub.expect(name).await?.spec.draining;
+    let before = hub.expect(name).await?.spec;
+    if !options.force {
+        let standing = traffic(&hub, name).await?;
+        if !standing.obstacles.is_empty() {
+            bail!("{name} is not drained: {}. --force drains it nevertheless", told(&standing.obstacles));
+        }
+    }
     set(&hub, name, &json!({"cordoned": true, "draining": true})).await?;
-    tell(name, already, "draining");
+    tell(name, before.draining, "draining");
     if options.no_wait {
         return Ok(());
     }
+    let watched = watch(&hub, options).await;
+    if let Err(Stopped::NoRoom(why)) = watched {
+        // As it was: what has moved already moves back in its own time.
+        set(&hub, name, &json!({"cordoned": before.cordoned.then_some(true), "draining": null})).await?;
+        bail!("the drain of {name} is called off: {why}");
+    }
+    match watched {
+        Ok(()) => say(&format!("cluster.landfall.dev/{name} drained")),
+        Err(Stopped::Other(error)) => return Err(error),
+        Err(Stopped::NoRoom(_)) => {}
+    }
+    Ok(())
+}
+
+/// Why a drain is not waited for any longer.
+enum Stopped {
+    /// The others have no room.
+    NoRoom(String),
+    /// Something else.
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Stopped {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Waits until nothing is left, and tells how far it is: by what edges measure, and by replicas.
+async fn watch(hub: &Hub, options: &DrainOptions) -> Result<(), Stopped> {
+    let name = &options.name;
     let (began, timeout) = (clock::instant(), Duration::from_secs(options.timeout));
-    let mut told = None;
+    let (mut before, mut crowded) = (String::new(), 0);
     loop {
-        let (replicas, objects) = left(&hub, name).await?;
-        if replicas == 0 {
-            say(&format!("cluster.landfall.dev/{name} drained"));
+        let (replicas, objects) = left(hub, name).await?;
+        let standing = traffic(hub, name).await?;
+        if replicas == 0 && standing.is_quiet() {
             return Ok(());
         }
-        if told != Some((replicas, objects)) {
-            say(&format!("{name}: {replicas} replicas of {objects} objects left"));
-            told = Some((replicas, objects));
+        let progress = progress(name, &standing, replicas, objects);
+        if progress != before {
+            say(&progress);
+            before = progress;
+        }
+        // One look may fall between what was measured there and what was measured here.
+        crowded = if standing.obstacles.is_empty() { 0 } else { crowded + 1 };
+        if crowded >= CROWDED_LOOKS && !options.force {
+            return Err(Stopped::NoRoom(told(&standing.obstacles)));
         }
         if !hub.expect(name).await?.spec.draining {
-            bail!("the drain of {name} was called off");
+            return Err(anyhow!("the drain of {name} was called off").into());
         }
         if began.elapsed() > timeout {
-            bail!("{name} still has {replicas} replicas after {} s; they go on leaving", timeout.as_secs());
+            let waited = timeout.as_secs();
+            return Err(anyhow!("{before} after {waited} s; they go on leaving").into());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+fn progress(name: &str, standing: &Standing, replicas: u64, objects: usize) -> String {
+    let replicas = format!("{replicas} replicas of {objects} objects left");
+    if standing.is_quiet() {
+        return format!("{name}: {replicas}");
+    }
+    // In steps that mean something.
+    let rate = standing.requests_per_second.ceil();
+    format!("{name}: {rate} requests/s of {} services and {replicas}", standing.services)
+}
+
+fn told(obstacles: &[Reason]) -> String {
+    let mut words: Vec<String> =
+        obstacles.iter().take(OBSTACLES_TOLD).map(|one| one.message.to_string()).collect();
+    if obstacles.len() > words.len() {
+        words.push(format!("and {} more", obstacles.len() - words.len()));
+    }
+    words.join("; ")
+}
+
+/// What edges carry to a cluster, and whether it can go elsewhere.
+async fn traffic(hub: &Hub, name: &str) -> Result<Standing> {
+    let plans: Vec<TrafficPlan> = hub.list("trafficplans").await?;
+    let edges: Vec<Edge> = hub.list("edges").await?;
+    let federation = plans.iter().find_map(|plan| plan.spec.federation.as_ref());
+    let alive = |edge: &&Edge| {
+        let roster = federation.map(|federation| federation.edges.as_slice()).unwrap_or_default();
+        roster.iter().any(|known| known.alive && Some(&known.name) == edge.metadata.name.as_ref())
+    };
+    let loads: Vec<ServiceLoad> = edges
+        .iter()
+        .filter(alive)
+        .flat_map(|edge| edge.status.iter().flat_map(|status| status.services.clone()))
+        .collect();
+    let names: Vec<String> = plans
+        .iter()
+        .map(|plan| {
+            let of = &plan.metadata;
+            format!("{}/{}", of.namespace.as_deref().unwrap_or(""), of.name.as_deref().unwrap_or(""))
+        })
+        .collect();
+    let plans = names.iter().map(String::as_str).zip(plans.iter().map(|plan| &plan.spec));
+    Ok(standing(name, plans, &loads))
 }
 
 async fn set(hub: &Hub, name: &str, spec: &Value) -> Result<()> {

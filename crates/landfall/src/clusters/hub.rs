@@ -51,6 +51,14 @@ impl Hub {
         serde_json::from_value(items).context("cannot read the clusters")
     }
 
+    /// All objects of one of our kinds, by its plural.
+    pub(super) async fn list<T: serde::de::DeserializeOwned>(&self, plural: &str) -> Result<Vec<T>> {
+        let path = format!("/apis/landfall.dev/v1alpha1/{plural}");
+        let list = self.target.get(&path, "application/json").await?;
+        let items = list.get("items").cloned().unwrap_or_default();
+        serde_json::from_value(items).with_context(|| format!("cannot read the {plural}"))
+    }
+
     /// One cluster, if it is there.
     pub(super) async fn cluster(&self, name: &str) -> Result<Option<Cluster>> {
         let found = self.target.look(&cluster_path(name)).await?;

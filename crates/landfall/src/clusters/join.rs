@@ -107,7 +107,8 @@ fn described(name: &str, server: &str, seen: &Seen) -> String {
 
 /// The token that the hub has already, if it still opens the member; else a new one, which must.
 async fn token(hub: &Hub, member: &Member, name: &str, id: &str) -> Result<Token> {
-    let secret = hub.target.look(&secret_path(name)).await?;
+    // Whoever may not read what is kept gives a new one.
+    let secret = hub.target.glance(&secret_path(name)).await?.flatten();
     let kept = secret.as_ref().and_then(|secret| child(child(secret, "data"), "token").as_str());
     if let Some(kept) = kept.and_then(|data| account::decode(data).ok())
         && identity(&member.with_token(&kept).await?).await.is_ok_and(|found| found == id)
@@ -133,19 +134,29 @@ async fn register(options: &JoinOptions, hub: &Hub, member: &Member, seen: &Seen
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
         "metadata": {"name": secret_name(name), "namespace": SYSTEM_NAMESPACE},
     });
-    // A Secret's type cannot be changed: one that was made in another way has to go first.
-    if let Some(before) = hub.target.look(&secret_path(name)).await?
-        && text(&before, "type") != "Opaque"
-    {
-        hub.target.remove(&secret_path(name)).await?;
-    }
-    hub.target.apply(&secret_path(name), &secret, true).await.context("cannot keep the token at the hub")?;
+    keep(hub, name, &secret).await.context("cannot keep the token at the hub")?;
     let cluster = cluster(options, member, seen);
     hub.target
         .apply(&cluster_path(name), &cluster, true)
         .await
         .context("cannot make the Cluster at the hub")?;
     Ok(())
+}
+
+async fn keep(hub: &Hub, name: &str, secret: &Value) -> Result<()> {
+    let path = secret_path(name);
+    match hub.target.glance(&path).await? {
+        // Only administrators read members' credentials, and a patch would read; others put theirs in the place of what is there.
+        None => {
+            hub.target.remove(&path).await?;
+            let all = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets");
+            return hub.target.post(&all, secret).await.map(drop);
+        }
+        // A Secret's type cannot be changed: one that was made in another way has to go first.
+        Some(Some(before)) if text(&before, "type") != "Opaque" => drop(hub.target.remove(&path).await?),
+        Some(_) => {}
+    }
+    hub.target.apply(&path, secret, true).await.map(drop)
 }
 
 fn cluster(options: &JoinOptions, member: &Member, seen: &Seen) -> Value {

@@ -8,15 +8,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use landfall_api::landfall::{Cluster, SYSTEM_NAMESPACE};
 use landfall_runtime::clock;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::hub::{Hub, cluster_path, condition, secret_name, secret_path};
 use super::member::Member;
 use super::options::{ForgetOptions, UnjoinOptions};
 use super::{MANAGER, account};
+use crate::edge::install;
 use crate::say::say;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+const EDGES: &str = "/apis/landfall.dev/v1alpha1/edges";
 
 pub(super) async fn unjoin(options: &UnjoinOptions) -> Result<()> {
     let name = &options.name;
@@ -35,6 +37,7 @@ pub(super) async fn unjoin(options: &UnjoinOptions) -> Result<()> {
     }
     delete(&hub, name, &cluster, options.timeout).await?;
     if let Some(member) = &member {
+        install::remove(&member.target).await?;
         account::remove(&member.target).await?;
         say("the hub's account in the member removed");
     }
@@ -68,7 +71,20 @@ async fn delete(hub: &Hub, name: &str, cluster: &Cluster, timeout_s: u64) -> Res
     if ours {
         hub.target.remove(&secret_path(name)).await.context("cannot remove its credentials at the hub")?;
     }
+    edges(hub, name).await.context("cannot remove its edges at the hub")?;
     say(&format!("cluster.landfall.dev/{name} has left"));
+    Ok(())
+}
+
+/// Removes the edges of a cluster that has left: those that came in go with it, those that somebody made by hand do not.
+async fn edges(hub: &Hub, name: &str) -> Result<()> {
+    let list = hub.target.get(EDGES, "application/json").await?;
+    let all = list.get("items").and_then(Value::as_array);
+    for edge in all.into_iter().flatten().filter(|edge| edge["spec"]["cluster"] == name) {
+        if let Some(edge) = edge["metadata"]["name"].as_str() {
+            hub.target.remove(&format!("{EDGES}/{edge}")).await?;
+        }
+    }
     Ok(())
 }
 

@@ -168,6 +168,10 @@ pub(crate) struct DrainOptions {
     #[arg(long)]
     pub(crate) no_wait: bool,
 
+    /// Also when the other clusters have no room for its traffic.
+    #[arg(long)]
+    pub(crate) force: bool,
+
     /// How long to wait, in seconds.
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     pub(crate) timeout: u64,

@@ -76,8 +76,11 @@ fn answer(core: &Core, method: &Method, path: &str) -> Response<Full<Bytes>> {
         "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "no plan of the federation was seen yet\n"),
         "/metrics" => text(StatusCode::OK, core.registry.render()),
         "/plans" => document(&plans(core)),
+        "/routes" => document(&routes(core)),
         "/votes" => document(&core.report()),
-        _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /metrics, /plans and /votes\n"),
+        _ => {
+            text(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /metrics, /plans, /routes and /votes\n")
+        }
     }
 }
 
@@ -92,6 +95,25 @@ fn plans(core: &Core) -> Value {
         "hubSilentMs": u64::try_from(core.silent_for().as_millis()).unwrap_or(u64::MAX),
         "federation": followed.federation.as_deref(),
         "services": services.collect::<Vec<_>>(),
+    })
+}
+
+/// What is carried, and what cannot be.
+fn routes(core: &Core) -> Value {
+    let followed = core.voice.followed();
+    let routes = followed
+        .routes
+        .iter()
+        .map(|((namespace, name), route)| json!({"namespace": namespace, "name": name, "spec": &**route}));
+    let endpoints = core.own.services();
+    let endpoints = endpoints
+        .iter()
+        .map(|((namespace, name), ports)| json!({"namespace": namespace, "name": name, "ports": &**ports}));
+    json!({
+        "routes": routes.collect::<Vec<_>>(),
+        "ownEndpoints": endpoints.collect::<Vec<_>>(),
+        "certificates": followed.certificates.keys().collect::<Vec<_>>(),
+        "problems": core.carrier.problems(),
     })
 }
 

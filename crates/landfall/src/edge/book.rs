@@ -1,19 +1,22 @@
-//! `Book`: the plans that this edge knows, in memory and on disk, whole at any time.
+//! `Book`: what the hub told this edge, in memory and on disk, whole at any time: plans of services, routes, certificates.
 //!
-//! What the hub says comes in through [`Book::replace`], [`Book::put`] and [`Book::remove`]; who needs plans waits for a new
-//! [`Plans`]. On disk there is one file with all of them, written at most once a second, from which an edge starts when the
-//! hub is away.
+//! What the hub says comes in through [`Book::replace`], [`Book::put`] and [`Book::remove`]; who needs it waits for new
+//! [`Plans`]. On disk there is one file with all of it, written at most once a second, from which an edge starts when the
+//! hub is away. It holds keys of certificates, and is readable by its owner alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use imbl::OrdMap;
-use landfall_api::landfall::{FEDERATION_PLAN, PlanFederation, SYSTEM_NAMESPACE, TrafficPlanSpec};
+use landfall_api::landfall::{
+    FEDERATION_PLAN, GroupPlanSpec, PlanFederation, RoutePlanSpec, SYSTEM_NAMESPACE, TrafficPlanSpec,
+};
+use landfall_proxy::Certificate;
 use landfall_runtime::clock;
-use landfall_runtime::files::write_whole;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+
+use super::file;
 
 /// The file in the data directory.
 const FILE: &str = "plans.json";
@@ -24,31 +27,116 @@ const WRITE_SHARE: u32 = 10;
 /// The place of a plan: namespace and name.
 pub(crate) type Key = (String, String);
 
-/// All plans at one moment; cheap to clone.
+/// All that was told, at one moment; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plans {
     /// Plans of services.
     pub(crate) services: OrdMap<Key, Arc<TrafficPlanSpec>>,
+    /// What is carried.
+    pub(crate) routes: OrdMap<Key, Arc<RoutePlanSpec>>,
+    /// With what: certificates, by the name of their Secret.
+    pub(crate) certificates: OrdMap<String, Arc<Certificate>>,
+    /// The group it belongs to, by its name.
+    pub(crate) groups: OrdMap<String, Arc<GroupPlanSpec>>,
     /// The federation itself, if its plan was seen.
     pub(crate) federation: Option<Arc<PlanFederation>>,
 }
 
-impl Plans {
-    fn put(&mut self, key: Key, plan: TrafficPlanSpec) {
-        if key.0 == SYSTEM_NAMESPACE && key.1 == FEDERATION_PLAN {
-            self.federation = plan.federation.map(Arc::new);
+/// One kind of what is told.
+pub(crate) trait Page: Clone + PartialEq + Sized {
+    /// What is there at a place.
+    fn get(plans: &Plans, key: &Key) -> Option<Arc<Self>>;
+    /// Puts it there.
+    fn put(plans: &mut Plans, key: Key, page: Arc<Self>);
+    /// Takes it away.
+    fn remove(plans: &mut Plans, key: &Key);
+    /// Takes all of this kind away.
+    fn clear(plans: &mut Plans);
+}
+
+impl Page for TrafficPlanSpec {
+    fn get(plans: &Plans, key: &Key) -> Option<Arc<Self>> {
+        plans.services.get(key).cloned()
+    }
+
+    fn put(plans: &mut Plans, key: Key, page: Arc<Self>) {
+        if is_federation(&key) {
+            plans.federation = page.federation.clone().map(Arc::new);
         } else {
-            self.services.insert(key, Arc::new(plan));
+            plans.services.insert(key, page);
         }
     }
 
-    fn remove(&mut self, key: &Key) {
-        if key.0 == SYSTEM_NAMESPACE && key.1 == FEDERATION_PLAN {
-            self.federation = None;
+    fn remove(plans: &mut Plans, key: &Key) {
+        if is_federation(key) {
+            plans.federation = None;
         } else {
-            self.services.remove(key);
+            plans.services.remove(key);
         }
     }
+
+    fn clear(plans: &mut Plans) {
+        plans.services.clear();
+        plans.federation = None;
+    }
+}
+
+impl Page for RoutePlanSpec {
+    fn get(plans: &Plans, key: &Key) -> Option<Arc<Self>> {
+        plans.routes.get(key).cloned()
+    }
+
+    fn put(plans: &mut Plans, key: Key, page: Arc<Self>) {
+        plans.routes.insert(key, page);
+    }
+
+    fn remove(plans: &mut Plans, key: &Key) {
+        plans.routes.remove(key);
+    }
+
+    fn clear(plans: &mut Plans) {
+        plans.routes.clear();
+    }
+}
+
+impl Page for Certificate {
+    fn get(plans: &Plans, key: &Key) -> Option<Arc<Self>> {
+        plans.certificates.get(&key.1).cloned()
+    }
+
+    fn put(plans: &mut Plans, key: Key, page: Arc<Self>) {
+        plans.certificates.insert(key.1, page);
+    }
+
+    fn remove(plans: &mut Plans, key: &Key) {
+        plans.certificates.remove(&key.1);
+    }
+
+    fn clear(plans: &mut Plans) {
+        plans.certificates.clear();
+    }
+}
+
+impl Page for GroupPlanSpec {
+    fn get(plans: &Plans, key: &Key) -> Option<Arc<Self>> {
+        plans.groups.get(&key.1).cloned()
+    }
+
+    fn put(plans: &mut Plans, key: Key, page: Arc<Self>) {
+        plans.groups.insert(key.1, page);
+    }
+
+    fn remove(plans: &mut Plans, key: &Key) {
+        plans.groups.remove(&key.1);
+    }
+
+    fn clear(plans: &mut Plans) {
+        plans.groups.clear();
+    }
+}
+
+fn is_federation(key: &Key) -> bool {
+    key.0 == SYSTEM_NAMESPACE && key.1 == FEDERATION_PLAN
 }
 
 /// The plans of now.
@@ -61,7 +149,7 @@ impl Book {
     /// Opens the book with what was on disk, if that can be read.
     pub(crate) fn open(dir: &Path) -> Self {
         let path = dir.join(FILE);
-        let plans = match read(&path) {
+        let plans = match file::read(&path) {
             Ok(plans) => plans,
             Err(why) => {
                 tracing::warn!(file = %path.display(), why, "the plans on disk cannot be read; waiting for the hub");
@@ -81,28 +169,33 @@ impl Book {
         self.plans.subscribe()
     }
 
-    /// These are all plans.
-    pub(crate) fn replace(&self, all: Vec<(Key, TrafficPlanSpec)>) {
-        let mut plans = Plans::default();
-        let before = self.now();
-        for (key, plan) in all {
-            // What has not changed stays the same value, so that nobody works on it again.
-            match before.services.get(&key).filter(|old| ***old == plan) {
-                Some(old) => _ = plans.services.insert(key, old.clone()),
-                None => plans.put(key, plan),
+    /// These are all of their kind.
+    pub(crate) fn replace<P: Page>(&self, all: Vec<(Key, P)>) {
+        self.plans.send_modify(|plans| {
+            let before = plans.clone();
+            P::clear(plans);
+            for (key, page) in all {
+                // What has not changed stays the same value, so that nobody works on it again.
+                let same = P::get(&before, &key).filter(|old| **old == page);
+                P::put(plans, key, same.unwrap_or_else(|| Arc::new(page)));
             }
-        }
-        self.plans.send_replace(plans);
+        });
     }
 
-    /// One plan is new or different.
-    pub(crate) fn put(&self, key: Key, plan: TrafficPlanSpec) {
-        self.plans.send_modify(|plans| plans.put(key, plan));
+    /// One is new or different.
+    pub(crate) fn put<P: Page>(&self, key: Key, page: P) {
+        self.plans.send_if_modified(|plans| {
+            let new = P::get(plans, &key).is_none_or(|old| *old != page);
+            if new {
+                P::put(plans, key, Arc::new(page));
+            }
+            new
+        });
     }
 
-    /// One plan is gone.
-    pub(crate) fn remove(&self, key: &Key) {
-        self.plans.send_modify(|plans| plans.remove(key));
+    /// One is gone.
+    pub(crate) fn remove<P: Page>(&self, key: &Key) {
+        self.plans.send_modify(|plans| P::remove(plans, key));
     }
 
     /// Keeps the file as the book is, for ever.
@@ -113,50 +206,13 @@ impl Book {
         while changes.changed().await.is_ok() {
             let (plans, path, began) =
                 (changes.borrow_and_update().clone(), self.path.clone(), clock::instant());
-            let written = tokio::task::spawn_blocking(move || write(&path, &plans)).await;
+            let written = tokio::task::spawn_blocking(move || file::write(&path, &plans)).await;
             if let Ok(Err(error)) = written {
                 tracing::warn!(file = %self.path.display(), %error, "cannot write the plans to disk");
             }
             tokio::time::sleep(WRITE_EVERY.max(began.elapsed().saturating_mul(WRITE_SHARE))).await;
         }
     }
-}
-
-/// What the file holds.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Written {
-    federation: Option<PlanFederation>,
-    services: Vec<WrittenPlan>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WrittenPlan {
-    namespace: String,
-    name: String,
-    spec: TrafficPlanSpec,
-}
-
-fn read(path: &Path) -> Result<Plans, String> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Plans::default()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let written: Written = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-    let services =
-        written.services.into_iter().map(|plan| ((plan.namespace, plan.name), Arc::new(plan.spec)));
-    Ok(Plans { services: services.collect(), federation: written.federation.map(Arc::new) })
-}
-
-fn write(path: &Path, plans: &Plans) -> std::io::Result<()> {
-    let services = plans.services.iter().map(|((namespace, name), spec)| WrittenPlan {
-        namespace: namespace.clone(),
-        name: name.clone(),
-        spec: (**spec).clone(),
-    });
-    let written = Written { federation: plans.federation.as_deref().cloned(), services: services.collect() };
-    write_whole(path, &serde_json::to_vec(&written)?)
 }
 
 #[cfg(test)]
@@ -187,15 +243,15 @@ mod tests {
         book.replace(vec![(key("a"), plan(1)), (key("c"), plan(3)), federation()]);
         assert!(Arc::ptr_eq(&same, &book.now().services[&key("a")]), "what has not changed is the same");
         book.put(key("c"), plan(4));
-        write(&book.path, &book.now()).unwrap();
+        file::write(&book.path, &book.now()).unwrap();
 
         let again = Book::open(dir.path()).now();
         let revisions: Vec<(&str, i64)> =
             again.services.iter().map(|(key, plan)| (key.1.as_str(), plan.revision)).collect();
         assert_eq!(revisions, [("a", 1), ("c", 4)]);
         assert_eq!(again.federation.unwrap().name, "f");
-        book.remove(&federation().0);
-        book.remove(&key("a"));
+        book.remove::<TrafficPlanSpec>(&federation().0);
+        book.remove::<TrafficPlanSpec>(&key("a"));
         assert!(book.now().federation.is_none());
         assert_eq!(book.now().services.len(), 1);
     }

@@ -3,11 +3,11 @@
 //! ```text
 //!   session ──► book ──┐                        ┌──► prober (targets), ruler (places)
 //!   own cluster ───────┼──► follow (targets,  ──┤
-//!   prober ────────────┘      failover; pure)   └──► voice (answers)
+//!   prober ────────────┘      failover; pure)   └──► voice (answers), carrier (requests), vips (addresses)
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,11 +22,16 @@ use landfall_runtime::tasks::Tasks;
 use serde_json::Value;
 
 use super::book::{Book, Key, Plans};
+use super::bridge::Bridge;
+use super::carrier::{Carriage, Carrier};
 use super::failover::{self, Sight};
 use super::own::{Access, Own};
+use super::reach::{Place, Reach};
 use super::status::{self, Report};
 use super::targets::{self, Me};
 use super::trust::Trust;
+use super::usage::Usage;
+use super::vips::{Keeping, Vips};
 use super::voice::Voice;
 
 /// Between two looks at everything.
@@ -49,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     /// Where it answers names.
     pub(crate) dns: Vec<SocketAddr>,
+    /// Where it answers names for clients inside its member alone.
+    pub(crate) dns_inside: Vec<SocketAddr>,
     /// UDP threads for each of these addresses; as many as there are cores when 0.
     pub(crate) dns_threads: usize,
     /// Prefixes of clients that are inside its member.
@@ -57,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) geo_database: Option<PathBuf>,
     /// Keys that may transfer zones.
     pub(crate) transfer_keys: Vec<landfall_dns::Key>,
+    /// Who transfers them, and is told of changes.
+    pub(crate) secondaries: Vec<landfall_dns::Secondary>,
     /// Where it tells about itself.
     pub(crate) admin: Option<SocketAddr>,
     /// Where clients reach it.
@@ -67,10 +76,22 @@ pub(crate) struct Config {
     pub(crate) node: Option<String>,
     /// Its zone.
     pub(crate) zone: Option<String>,
+    /// The group it belongs to.
+    pub(crate) group: Option<String>,
+    /// Addresses of its node on the link where its group's virtual IPs are.
+    pub(crate) link_addresses: Vec<IpAddr>,
+    /// Who holds these for it.
+    pub(crate) keeping: Keeping,
     /// How its own cluster's API is reached.
     pub(crate) access: Option<Access>,
+    /// The Service of its own namespace by which it is reached.
+    pub(crate) service: Option<String>,
+    /// The Secret of its own namespace that keeps its data directory.
+    pub(crate) keep_in: Option<String>,
     /// Where its probes come from.
     pub(crate) source: Source,
+    /// What it carries, and where.
+    pub(crate) carriage: Carriage,
 }
 
 /// What the parts of a running edge share.
@@ -83,10 +104,17 @@ pub(crate) struct Core {
     pub(crate) prober: Prober,
     /// What it answers.
     pub(crate) voice: Voice,
+    /// What it carries.
+    pub(crate) carrier: Carrier,
+    /// Where it is reached.
+    pub(crate) reach: Reach,
+    /// What it holds.
+    pub(crate) vips: Vips,
     /// What it counts.
     pub(crate) registry: Arc<Registry>,
     ruler: Ruler,
-    own: Own,
+    usage: Usage,
+    pub(super) own: Own,
     began_ms: i64,
     /// When the hub was last heard of.
     heard_ms: AtomicI64,
@@ -94,17 +122,36 @@ pub(crate) struct Core {
 
 impl Core {
     /// Opens what is on disk, and begins to answer.
-    pub(crate) fn new(config: Config, voice: Voice, registry: Arc<Registry>, tasks: &Tasks) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        voice: Voice,
+        carrier: Carrier,
+        registry: Arc<Registry>,
+        tasks: &Tasks,
+    ) -> Self {
         let seed =
             config.name.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-        let prober = landfall_health::Config { source: config.source.clone(), seed };
+        let bridge = Bridge::new(carrier.lookout(), tasks.clone());
+        let source = Source { bridge: Some(Arc::new(bridge)), ..config.source.clone() };
+        let prober = landfall_health::Config { source, seed };
         let began_ms = now_ms();
         Self {
             book: Book::open(&config.data_dir),
             prober: Prober::new(prober, &registry, tasks),
             ruler: Ruler::new(config.source.clone(), tasks),
+            usage: Usage::new(),
             own: Own::default(),
+            reach: Reach::new(Place {
+                addresses: config.addresses.clone(),
+                peer_port: carrier
+                    .peer()
+                    .as_ref()
+                    .or_else(|| voice.addresses().first())
+                    .map(SocketAddr::port),
+            }),
+            vips: Vips::start(&config, carrier.http(), &registry, tasks),
             voice,
+            carrier,
             registry,
             began_ms,
             // Silence is counted from the start: an edge that has just begun has not seen enough to decide.
@@ -131,12 +178,7 @@ impl Core {
 
     /// Where other edges reach this one.
     pub(crate) fn peer_address(&self) -> Option<String> {
-        self.config.peer_address.clone().or_else(|| {
-            let first = self.config.addresses.first()?;
-            let host = first.ip.as_ref().or(first.hostname.as_ref())?;
-            let port = self.voice.addresses().first()?.port();
-            Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
-        })
+        self.config.peer_address.clone().or_else(|| self.reach.now().peer())
     }
 
     /// All that is told of this edge.
@@ -146,14 +188,27 @@ impl Core {
             round_trips: &self.ruler.medians(),
             began_ms: self.began_ms,
             follows: self.book.now().federation.is_some(),
+            problems: &self.carrier.problems(),
+            vips: self.vips.told(),
         };
-        status::everything(&report, now_ms())
+        status::using(
+            status::everything(&report, now_ms()),
+            &self.usage.load(self.carrier.connections()),
+            &Usage::capacity(),
+        )
     }
 
     /// Follows its own cluster, if it was given access to it.
     pub(crate) async fn follow_own(&self) {
         if let Some(access) = &self.config.access {
             self.own.follow(access).await;
+        }
+    }
+
+    /// Follows the Service by which it is reached, if there is one.
+    pub(crate) async fn follow_reach(&self) {
+        if let (Some(access), Some(service)) = (&self.config.access, &self.config.service) {
+            self.reach.follow(access, service).await;
         }
     }
 
@@ -167,13 +222,13 @@ impl Core {
             let now = plans.borrow_and_update().clone();
             own.mark_unchanged();
             opinions.mark_unchanged();
-            let sight = Sight {
-                heard_ms: self.heard_ms.load(Ordering::Relaxed),
-                now_ms: now_ms(),
-                opinions: &self.prober.opinions(),
-            };
+            let seen = self.prober.opinions();
+            let sight = Sight::new(self.heard_ms.load(Ordering::Relaxed), now_ms(), &seen);
             // Answers first: what is probed can wait for a moment.
-            self.voice.publish(&adjusted.follow(&now, &sight));
+            let followed = adjusted.follow(&now, &sight);
+            self.voice.publish(&followed);
+            self.carrier.follow(&followed, &self.own);
+            self.vips.follow(&followed);
             let endpoints =
                 |namespace: &str, name: &str, port: &str| self.own.endpoints(namespace, name, port);
             self.prober.set(targets::targets(&now, me, &endpoints));

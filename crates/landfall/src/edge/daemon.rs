@@ -8,13 +8,18 @@ use anyhow::{Context, Result, bail};
 use landfall_api::landfall::Address;
 use landfall_api::names;
 use landfall_health::Source;
+use landfall_proxy::haproxy::Prefixes;
+use landfall_proxy::{Collect, LogTo};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 
+use super::carrier::{Carriage, Carrier};
 use super::core::{Config, Core};
 use super::options::DaemonOptions;
 use super::own::Access;
 use super::trust::Trust;
+use super::vault::Vault;
+use super::vips::Keeping;
 use super::voice::Voice;
 use super::{admin, keys, session};
 use crate::hub::stop_signals;
@@ -56,8 +61,9 @@ impl Edge {
         self.admin
     }
 
-    /// Stops it.
+    /// Stops it; its virtual IPs are given away first.
     pub(crate) async fn stop(&self) {
+        self.core.vips.give_away().await;
         self.tasks.join().await;
     }
 }
@@ -69,9 +75,14 @@ pub(crate) async fn start(config: Config) -> Result<Edge> {
         .mode(0o700)
         .create(&config.data_dir)
         .with_context(|| format!("cannot make the data directory {}", config.data_dir.display()))?;
+    let vault = vault(&config);
+    if let Some(vault) = &vault {
+        vault.restore().await.with_context(|| format!("cannot read the Secret {}", vault.secret))?;
+    }
     let (tasks, registry) = (Tasks::default(), Arc::new(Registry::default()));
     let voice = Voice::start(&config, &registry, &tasks)?;
-    let core = Arc::new(Core::new(config, voice, registry, &tasks));
+    let carrier = Carrier::start(&config, &registry, &tasks)?;
+    let core = Arc::new(Core::new(config, voice, carrier, registry, &tasks));
     let admin = match core.config.admin {
         Some(at) => Some(admin::serve(core.clone(), at, &tasks).await?),
         None => None,
@@ -85,8 +96,20 @@ pub(crate) async fn start(config: Config) -> Result<Edge> {
     let part = core.clone();
     tasks.spawn_until_stop(async move { part.follow_own().await });
     let part = core.clone();
+    tasks.spawn_until_stop(async move { part.follow_reach().await });
+    if let Some(vault) = vault {
+        let stop = tasks.stopping();
+        tasks.spawn(async move { vault.keep(stop).await });
+    }
+    let part = core.clone();
     tasks.spawn_until_stop(async move { session::run(&part).await });
     Ok(Edge { core, admin, tasks })
+}
+
+/// Where an edge keeps what must outlive its disk, if it was told to.
+fn vault(config: &Config) -> Option<Vault> {
+    let (access, secret) = (config.access.clone()?, config.keep_in.clone()?);
+    Some(Vault { access, secret, edge: config.name.clone(), dir: config.data_dir.clone() })
 }
 
 fn announce(edge: &Edge) {
@@ -96,6 +119,15 @@ fn announce(edge: &Edge) {
     say(&format!("  data   {}", config.data_dir.display()));
     for at in edge.dns() {
         say(&format!("  names  {at}"));
+    }
+    let carriage = [
+        ("http", config.carriage.http.len()),
+        ("https", config.carriage.https.len()),
+        ("peers", config.carriage.peer.len()),
+    ];
+    let entrances = carriage.iter().flat_map(|(name, count)| std::iter::repeat_n(name, *count));
+    for (name, at) in entrances.zip(edge.core.carrier.addresses()) {
+        say(&format!("  {name:<6} {at}"));
     }
     if let Some(at) = edge.admin() {
         say(&format!("  admin  http://{at}/plans"));
@@ -131,18 +163,62 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         token: options.token.clone().filter(|token| !token.is_empty()),
         data_dir: options.data_dir.clone(),
         dns: options.dns_listen.iter().map(|listen| listen.0).collect(),
+        dns_inside: options.dns_listen_inside.iter().map(|listen| listen.0).collect(),
         dns_threads: 0,
         inside: options.inside.clone(),
         geo_database: options.geo_database.clone(),
         transfer_keys: options.transfer_key_file.as_deref().map(keys::read).transpose()?.unwrap_or_default(),
+        secondaries: options.notify.iter().map(|text| keys::secondary(text)).collect::<Result<_>>()?,
         admin: options.admin_listen.map(|listen| listen.0),
         addresses: options.advertise.iter().map(address).collect(),
         peer_address: options.peer_address.clone(),
         node: options.node.clone().filter(|node| !node.is_empty()),
         zone: options.zone.clone().filter(|zone| !zone.is_empty()),
+        group: options.group.clone().filter(|group| !group.is_empty()),
+        link_addresses: link_addresses(options),
+        keeping: options.vip_keeper.clone().map_or(Keeping::None, Keeping::Keeper),
         access,
+        service: options.service.clone(),
+        keep_in: options.keep_in.clone(),
         source: Source::default(),
+        carriage: carriage(options)?,
     })
+}
+
+/// What it carries, and where.
+fn carriage(options: &DaemonOptions) -> Result<Carriage> {
+    let prefixes = options.proxy_protocol_from.iter().map(String::as_str);
+    Ok(Carriage {
+        http: options.http_listen.iter().map(|listen| listen.0).collect(),
+        https: options.https_listen.iter().map(|listen| listen.0).collect(),
+        peer: options.peer_listen.iter().map(|listen| listen.0).collect(),
+        ports_on: options.ports_on.clone(),
+        proxy_protocol_from: Prefixes::parse(prefixes).map_err(|wrong| {
+            anyhow::anyhow!("--proxy-protocol-from: {wrong:?} is no prefix such as 10.0.0.0/8")
+        })?,
+        threads: options.proxy_threads,
+        access_log: options.access_log.0,
+        access_log_to: match &options.access_log_file {
+            None => LogTo::Program,
+            Some(file) if file.as_os_str() == "-" => LogTo::Stdout,
+            Some(file) => LogTo::File(file.clone()),
+        },
+        collector: options.otlp_endpoint.clone().map(|url| Collect { url, one_of: options.trace_sample.0 }),
+        drain: options.drain.0,
+        buckets_may_be_local: false,
+        bucket_authorities_pem: match &options.bucket_ca {
+            Some(file) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
+            None => Vec::new(),
+        },
+    })
+}
+
+/// As given; else those where clients reach it, which are its node's where it has the node's network.
+fn link_addresses(options: &DaemonOptions) -> Vec<IpAddr> {
+    match &options.link_address[..] {
+        [] => options.advertise.iter().filter_map(|host| host.parse().ok()).collect(),
+        given => given.to_vec(),
+    }
 }
 
 /// The member's name and the machine's.

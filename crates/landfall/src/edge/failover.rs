@@ -3,14 +3,15 @@
 //! - Only while the hub has been silent for [`SILENT_MS`]: what the hub says is what a majority says, and comes first.
 //! - Only what the hub last said to be up and this edge has since come to see down. What a majority has declared down stays
 //!   down, whatever this edge sees.
-//! - Only where this edge itself sees another cluster of the same choices up. An edge that sees nothing up is the one that is
-//!   cut off, and changes nothing: no answer becomes empty by it.
+//! - Only while this edge sees more than half of the clusters that it probes, its own among them. An edge that sees fewer is the one
+//!   that is cut off, and changes nothing: it would be outvoted.
+//! - Only where this edge itself sees another cluster of the same choices up: no answer becomes empty by it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_api::landfall::{PlanVantage, TrafficPlanSpec};
 use landfall_health::Opinion;
-use landfall_plan::quorum::{probed_port, target};
+use landfall_plan::quorum::{probed_port, target, target_cluster};
 
 /// The hub must be silent for so long before an edge decides anything.
 pub(crate) const SILENT_MS: i64 = 10_000;
@@ -24,12 +25,25 @@ pub(crate) struct Sight<'a> {
     pub(crate) now_ms: i64,
     /// What this edge thinks of its targets.
     pub(crate) opinions: &'a BTreeMap<String, Opinion>,
+    /// It sees most of the clusters that it probes.
+    most: bool,
 }
 
-impl Sight<'_> {
+impl<'a> Sight<'a> {
+    /// What an edge sees that last heard of the hub then.
+    pub(crate) fn new(heard_ms: i64, now_ms: i64, opinions: &'a BTreeMap<String, Opinion>) -> Self {
+        let mut clusters: BTreeMap<&str, bool> = BTreeMap::new();
+        for (name, opinion) in opinions {
+            let Some((cluster, up)) = target_cluster(name).zip(opinion.up) else { continue };
+            *clusters.entry(cluster).or_default() |= up;
+        }
+        let up = clusters.values().filter(|up| **up).count();
+        Self { heard_ms, now_ms, opinions, most: up * 2 > clusters.len() }
+    }
+
     /// Whether the edge may decide anything at all.
     pub(crate) const fn may_decide(&self) -> bool {
-        self.now_ms.saturating_sub(self.heard_ms) >= SILENT_MS
+        self.most && self.now_ms.saturating_sub(self.heard_ms) >= SILENT_MS
     }
 }
 
@@ -131,7 +145,7 @@ mod tests {
             .iter()
             .map(|(name, up, since)| (target(name, "ns", "web", 80), opinion(*up, *since)))
             .collect();
-        let sight = Sight { heard_ms: HEARD_MS, now_ms: HEARD_MS + silent_ms, opinions: &opinions };
+        let sight = Sight::new(HEARD_MS, HEARD_MS + silent_ms, &opinions);
         let adjusted = adjust("ns", "web", plan, &sight);
         let choices = &adjusted.as_ref().unwrap_or(plan).vantages[0].choices;
         choices.iter().map(|choice| format!("{} {}", choice.cluster, choice.fraction)).collect()
@@ -139,19 +153,23 @@ mod tests {
 
     #[test]
     fn an_edge_decides_little() {
-        let both = plan(&[("a", true), ("b", true)]);
+        let both = plan(&[("a", true), ("b", true), ("c", true)]);
         let later = HEARD_MS + 5_000;
         let check = |seen: &[(&str, bool, i64)], silent_ms: i64, expected: &[&str]| {
             assert_eq!(follow(&both, seen, silent_ms), expected, "{seen:?} {silent_ms}");
         };
-        let lost = [("a", false, later), ("b", true, 1)];
-        check(&lost, 20_000, &["b 1"]);
-        check(&lost, 9_000, &["a 1", "b 0"]);
+        let lost = [("a", false, later), ("b", true, 1), ("c", true, 1)];
+        let all = ["a 1", "b 0", "c 0"];
+        check(&lost, 20_000, &["b 0.5", "c 0.5"]);
+        check(&lost, 9_000, &all);
         // It saw it down while the hub, who knew, said up.
-        check(&[("a", false, HEARD_MS - 1), ("b", true, 1)], 20_000, &["a 1", "b 0"]);
+        check(&[("a", false, HEARD_MS - 1), ("b", true, 1), ("c", true, 1)], 20_000, &all);
         // It sees nothing else up, or knows nothing of it.
-        check(&[("a", false, later), ("b", false, later)], 20_000, &["a 1", "b 0"]);
-        check(&[("a", false, later)], 20_000, &["a 1", "b 0"]);
+        check(&[("a", false, later), ("b", false, later), ("c", false, later)], 20_000, &all);
+        check(&[("a", false, later)], 20_000, &all);
+        // It sees less than most: it is the one that is cut off.
+        check(&[("a", true, 1), ("b", false, later), ("c", false, later)], 20_000, &all);
+        check(&[("a", false, later), ("b", true, 1)], 20_000, &all);
         // What the majority has declared down does not come back.
         let one = plan(&[("a", false), ("b", true)]);
         assert_eq!(follow(&one, &[("a", true, later), ("b", true, 1)], 20_000), ["b 0"]);
@@ -178,7 +196,8 @@ mod tests {
             for (name, up) in clusters.iter().filter(|(_, up)| *up) {
                 prop_assert!(kept(name) || seen.iter().any(|(n, up, _)| n == name && !up), "{name} {up}");
             }
-            prop_assert!(silent >= SILENT_MS || after.len() == before);
+            let up = seen.iter().filter(|(_, up, _)| *up).count();
+            prop_assert!((silent >= SILENT_MS && up * 2 > seen.len()) || after.len() == before);
         }
     }
 }

@@ -32,8 +32,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// An edge's key and certificate.
 #[derive(Clone)]
 pub(crate) struct Identity {
-    key_pem: String,
-    certificate_pem: String,
+    pub(super) key_pem: String,
+    pub(super) certificate_pem: String,
     from_s: i64,
     until_s: i64,
 }
@@ -145,7 +145,8 @@ fn request(key: &KeyPair, claim: Claim<'_>) -> Result<Value> {
         "metadata": {"generateName": "edge-", "annotations": {edges::CLUSTER_ANNOTATION: claim.cluster}},
         "spec": {
             "request": BASE64.encode(pem), "signerName": edges::SIGNER,
-            "usages": ["client auth", "digital signature"],
+            // One certificate serves both ways: towards the hub, and between edges.
+            "usages": ["client auth", "server auth", "digital signature"],
         },
     }))
 }

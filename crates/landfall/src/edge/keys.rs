@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use landfall_dns::Key;
+use landfall_dns::{Key, Secondary};
 
 /// The only kind of signature there is.
 const ALGORITHM: &str = "hmac-sha256:";
@@ -14,6 +14,14 @@ const ALGORITHM: &str = "hmac-sha256:";
 pub(crate) fn read(file: &Path) -> Result<Vec<Key>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     parse(&text).with_context(|| file.display().to_string())
+}
+
+/// A server that is told of changes, as `[KEY@]ADDR:PORT`.
+pub(crate) fn secondary(text: &str) -> Result<Secondary> {
+    let (key, address) = text.rsplit_once('@').map_or((None, text), |(key, rest)| (Some(key), rest));
+    let address = address.parse().ok();
+    let address = address.with_context(|| format!("--notify: {text:?} is not [KEY@]ADDR:PORT"))?;
+    Ok(Secondary { address, key: key.map(str::to_owned) })
 }
 
 fn parse(text: &str) -> Result<Vec<Key>> {
@@ -37,6 +45,14 @@ fn key(line: &str) -> Result<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whom_to_tell() {
+        let told = |text: &str| secondary(text).map(|one| (one.key, one.address.to_string())).ok();
+        assert_eq!(told("192.0.2.1:53"), Some((None, "192.0.2.1:53".into())));
+        assert_eq!(told("one@[2001:db8::1]:53"), Some((Some("one".into()), "[2001:db8::1]:53".into())));
+        assert_eq!((told("192.0.2.1"), told("one@")), (None, None));
+    }
 
     #[test]
     fn keys_are_read_as_dig_takes_them() {

@@ -1,124 +1,153 @@
-//! `landfall edge manifests` and `landfall edge install`: edges as pods of a member.
+//! What edges that are pods need in their member. Pure: from options to objects.
 //!
 //! A StatefulSet, because its pods keep their names: a pod that comes back is the same edge. Its token stands in a Secret
-//! beside it, is good for edges of this member alone, and is needed only by pods that have no certificate yet.
+//! beside it, is good for edges of this member alone, and is needed only by pods that have no certificate yet: what each of them
+//! has is kept in another Secret.
+//!
+//! Two Services, because where a client comes in says where it stands: `landfall-edge` is for the member's resolver, who asks for
+//! pods, and leads to a port of its own; `landfall-edge-public` is for everybody, and keeps the clients' addresses.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, bail};
-use landfall_api::rules::read::{child, list, text};
-use landfall_apiserver::authn::bootstrap_token;
-use landfall_runtime::clock;
+use landfall_api::landfall::GROUPS_NAMESPACE;
+use landfall_api::rules::read::text;
 use serde_json::{Value, json};
 
-use super::options::{InstallOptions, ManifestsOptions, PodOptions};
-use super::token::{Door, Token, door_of};
-use crate::basics::target::{Target, escape, kubeconfig};
-use crate::say::{print, say};
+use super::options::PodOptions;
+use super::token::Door;
+use super::vault::{PAGES_MAX, page_name};
 
 /// Where edges live in a member.
-const NAMESPACE: &str = "landfall-system";
+pub(super) const NAMESPACE: &str = "landfall-system";
 /// How everything of them is called.
-const NAME: &str = "landfall-edge";
+pub(super) const NAME: &str = "landfall-edge";
+/// The Service for everybody.
+const PUBLIC: &str = "landfall-edge-public";
+/// What lets pods of groups see endpoints.
+const GROUPS_NAME: &str = "landfall-edge-groups";
+/// The Secret that keeps what edges must not lose.
+const KEPT: &str = "landfall-edge-kept";
 /// Ports inside the pod, which need no root.
 const DNS_PORT: u16 = 5353;
+const INSIDE_PORT: u16 = 5354;
 const ADMIN_PORT: u16 = 9440;
-/// How long the first edge may take to come in before we say so.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
-const READY_EVERY: Duration = Duration::from_millis(500);
+/// Ports for clients and for other edges: name, where the Service listens, where the pod does, and the edge's option for it.
+const CARRIED: [(&str, u16, u16, &str); 3] = [
+    ("http", 80, 8080, "--http-listen"),
+    ("https", 443, 8443, "--https-listen"),
+    ("peer", 9443, 9443, "--peer-listen"),
+];
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// Prints the manifests.
-pub(super) async fn manifests(options: &ManifestsOptions) -> Result<()> {
-    let hub = Target::find(&options.connection).await?;
-    let door = door_of(options.connection.kubeconfig.as_deref(), options.connection.context.clone()).await?;
-    let token = admit(&hub, &options.cluster, &options.pods).await?;
-    for object in objects(&options.cluster, &door, &token, &options.pods) {
-        print(&format!("---\n{}", serde_saphyr::to_string(&object)?));
-    }
-    Ok(())
+/// Everything that edges of a member need in it, in order.
+pub(super) fn objects(cluster: &str, door: &Door, token: &str, pods: &PodOptions) -> Vec<Value> {
+    let meta = metadata(NAME);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "stringData": {"token": token}});
+    // Nothing is said of its content: that is the edges' own.
+    let kept = kept().map(
+        |name| json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata(&name), "type": "Opaque"}),
+    );
+    let public = (pods.service_type != "ClusterIP").then(|| service(PUBLIC, &pods.service_type, DNS_PORT));
+    let mut all = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
+    all.extend(rights());
+    all.extend(groups());
+    all.push(secret);
+    all.extend(kept);
+    all.push(service(NAME, "ClusterIP", INSIDE_PORT));
+    all.extend(public);
+    all.push(stateful_set(&meta, cluster, door, pods));
+    all
 }
 
-/// Puts them into a member, and waits until an edge is there.
-pub(super) async fn install(options: &InstallOptions) -> Result<()> {
-    let file = options.hub.hub_kubeconfig.as_deref().or(options.member.kubeconfig.as_deref());
-    let hub = Target::of(kubeconfig(file)?, options.hub.hub_context.as_deref()).await.context("the hub")?;
-    let member = kubeconfig(options.member.kubeconfig.as_deref())?;
-    let member = Target::of(member, options.member.context.as_deref()).await.context("the member")?;
-    let cluster = options.name.as_ref().or(options.member.context.as_ref());
-    let Some(cluster) = cluster else { bail!("say which member, with --context NAME") };
-    let door = door_of(file, options.hub.hub_context.clone()).await?;
-    let token = admit(&hub, cluster, &options.pods).await?;
-    for object in objects(cluster, &door, &token, &options.pods) {
-        let at = path(&object).with_context(|| format!("no place for {}", text(&object, "kind")))?;
-        member.apply(&at, &object, true).await.with_context(|| format!("cannot make {at}"))?;
-    }
-    say(&format!("statefulset.apps/{NAME} installed in {cluster}"));
-    if options.no_wait { Ok(()) } else { wait(&hub, cluster).await }
+/// What pods of groups need, which the hub itself may not make: a namespace where pods may use their node's network, an account, and the
+/// Secrets that keep what they must not lose.
+fn groups() -> Vec<Value> {
+    let meta = |name: &str| json!({"name": name, "namespace": GROUPS_NAMESPACE, "labels": {"app": NAME}});
+    let labels = json!({"pod-security.kubernetes.io/enforce": "privileged"});
+    let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": GROUPS_NAMESPACE});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME});
+    let global = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME});
+    let names: Vec<String> = kept().collect();
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "patch"]}]);
+    let mut all = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GROUPS_NAMESPACE, "labels": labels}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(NAME)}),
+        json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": GROUPS_NAME, "labels": {"app": NAME}},
+            "roleRef": global, "subjects": [subject]}),
+        json!({"apiVersion": RBAC, "kind": "Role", "metadata": meta(NAME), "rules": rules}),
+        json!({"apiVersion": RBAC, "kind": "RoleBinding", "metadata": meta(NAME), "roleRef": role, "subjects": [subject]}),
+    ];
+    let secret = |name: &String| json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta(name), "type": "Opaque"});
+    all.extend(names.iter().map(secret));
+    all
 }
 
-/// A token for edges of this member, which must be one.
-async fn admit(hub: &Target, cluster: &str, pods: &PodOptions) -> Result<String> {
-    if hub.look(&format!("/apis/landfall.dev/v1alpha1/clusters/{}", escape(cluster))).await?.is_none() {
-        bail!("there is no cluster {cluster:?}; `landfall join` makes it a member");
-    }
-    let ttl_s = i64::try_from(pods.ttl.0.as_secs()).unwrap_or(i64::MAX);
-    let token = Token::new();
-    let secret = token.secret(Some(cluster), clock::epoch_s().saturating_add(ttl_s));
-    hub.post(&format!("/api/v1/namespaces/{}/secrets", bootstrap_token::NAMESPACE), &secret).await?;
-    Ok(token.text())
+/// Where all of it is, last first. The namespace stays, for it may hold more than ours.
+pub(super) fn places() -> Vec<String> {
+    let public = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(PUBLIC)});
+    let plain =
+        |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": metadata(name)});
+    let mut all = vec![public, plain("Service", NAME), plain("Secret", NAME)];
+    all.extend(kept().map(|name| plain("Secret", &name)));
+    // The namespace goes with the federation, as any other that it brought.
+    all.extend(groups().into_iter().skip(1).rev());
+    all.extend(rights().into_iter().rev());
+    [set_path()].into_iter().chain(all.iter().filter_map(path)).collect()
 }
 
-/// Waits until an edge of the member has said that it is ready. If none does, that is told, and no failure.
-async fn wait(hub: &Target, cluster: &str) -> Result<()> {
-    let began = clock::instant();
-    while began.elapsed() < READY_TIMEOUT {
-        let edges = hub.get("/apis/landfall.dev/v1alpha1/edges", "application/json").await?;
-        let ready = list(&edges, "items").iter().find(|edge| {
-            let conditions = list(child(edge, "status"), "conditions");
-            text(child(edge, "spec"), "cluster") == cluster
-                && conditions.iter().any(|c| text(c, "status") == "True")
-        });
-        if let Some(edge) = ready {
-            say(&format!("{} is ready.", landfall_api::meta::name(edge)));
-            return Ok(());
-        }
-        tokio::time::sleep(READY_EVERY).await;
-    }
-    say(&format!(
-        "No edge of {cluster} is ready yet. See `kubectl -n {NAMESPACE} get pods` there, and `landfall edge list`."
-    ));
-    Ok(())
+/// Where the StatefulSet is.
+pub(super) fn set_path() -> String {
+    format!("/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/{NAME}")
 }
 
-/// Everything that edges of a member need in it.
-fn objects(cluster: &str, door: &Door, token: &str, pods: &PodOptions) -> Vec<Value> {
-    let meta = json!({"name": NAME, "namespace": NAMESPACE, "labels": {"app": NAME}});
+/// The Secrets that keep what edges must not lose: one, and further ones for plans that do not fit.
+fn kept() -> impl Iterator<Item = String> {
+    std::iter::once(KEPT.to_owned()).chain((1..=PAGES_MAX).map(|page| page_name(KEPT, page)))
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "namespace": NAMESPACE, "labels": {"app": NAME}})
+}
+
+/// Who edges are in the member, and what they may do there: see endpoints, to probe them; see by which address they are reached;
+/// read and change the Secrets that keep what they must not lose.
+fn rights() -> Vec<Value> {
     let global = json!({"name": NAME, "labels": {"app": NAME}});
-    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME});
     let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});
+    let bind = |kind: &str, metadata: &Value| {
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME});
+        json!({"apiVersion": RBAC, "kind": format!("{kind}Binding"), "metadata": metadata, "roleRef": role, "subjects": [subject]})
+    };
+    let endpoints = json!([{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}]);
+    let own = json!([
+        {"apiGroups": [""], "resources": ["services"], "resourceNames": [PUBLIC], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": kept().collect::<Vec<_>>(), "verbs": ["get", "patch"]},
+    ]);
+    let meta = metadata(NAME);
     vec![
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}),
-        // What the edge may do in the member: see endpoints, to probe them.
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": global,
-            "rules": [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"],
-                "verbs": ["get", "list", "watch"]}]}),
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": global,
-            "roleRef": role, "subjects": [subject]}),
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "stringData": {"token": token}}),
-        service(&meta, pods),
-        stateful_set(&meta, cluster, door, pods),
+        json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": global, "rules": endpoints}),
+        bind("ClusterRole", &global),
+        json!({"apiVersion": RBAC, "kind": "Role", "metadata": meta, "rules": own}),
+        bind("Role", &meta),
     ]
 }
 
-fn service(meta: &Value, pods: &PodOptions) -> Value {
-    json!({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {
-        "type": pods.service_type, "selector": {"app": NAME},
+fn service(name: &str, kind: &str, port: u16) -> Value {
+    let mut spec = json!({
+        "type": kind, "selector": {"app": NAME},
         "ports": [
-            {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": DNS_PORT},
-            {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": DNS_PORT},
+            {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": port},
+            {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": port},
         ],
-    }})
+    });
+    if kind != "ClusterIP" {
+        let carried = CARRIED.map(|(name, port, target, _)| json!({"name": name, "port": port, "protocol": "TCP", "targetPort": target}));
+        if let Some(ports) = spec["ports"].as_array_mut() {
+            ports.extend(carried);
+        }
+        // Who asks is answered by where they stand: nodes must not put their own address in the place of theirs.
+        spec["externalTrafficPolicy"] = "Local".into();
+    }
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(name), "spec": spec})
 }
 
 fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> Value {
@@ -130,11 +159,17 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
         format!("--name={cluster}-$(POD_NAME)"),
         "--data-dir=/data".into(),
         format!("--dns-listen=:{DNS_PORT}"),
+        format!("--dns-listen-inside=:{INSIDE_PORT}"),
+        format!("--keep-in={KEPT}"),
         format!("--admin-listen=:{ADMIN_PORT}"),
         "--in-cluster".into(),
     ];
     arguments.extend(door.ca_hash.iter().map(|hash| format!("--hub-ca-hash={hash}")));
     arguments.extend(pods.inside.iter().map(|cidr| format!("--inside={cidr}")));
+    if pods.service_type != "ClusterIP" {
+        arguments.push(format!("--service={PUBLIC}"));
+        arguments.extend(CARRIED.map(|(_, _, port, option)| format!("{option}=:{port}")));
+    }
     let field =
         |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let probe = |path: &str| json!({"httpGet": {"path": path, "port": ADMIN_PORT}, "periodSeconds": 5});
@@ -143,12 +178,13 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
         "env": [
             field("POD_NAME", "metadata.name"),
             field("NODE_NAME", "spec.nodeName"),
-            field("LANDFALL_EDGE_ADDRESS", "status.podIP"),
-            {"name": "LANDFALL_EDGE_TOKEN", "valueFrom": {"secretKeyRef": {"name": NAME, "key": "token"}}},
+            {"name": "LANDFALL_EDGE_TOKEN", "valueFrom": {"secretKeyRef": {"name": NAME, "key": "token", "optional": true}}},
         ],
         "ports": [
             {"name": "dns", "containerPort": DNS_PORT, "protocol": "UDP"},
             {"name": "dns-tcp", "containerPort": DNS_PORT, "protocol": "TCP"},
+            {"name": "inside", "containerPort": INSIDE_PORT, "protocol": "UDP"},
+            {"name": "inside-tcp", "containerPort": INSIDE_PORT, "protocol": "TCP"},
             {"name": "admin", "containerPort": ADMIN_PORT, "protocol": "TCP"},
         ],
         "livenessProbe": probe("/healthz"),
@@ -173,12 +209,14 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
 }
 
 /// Where an object is.
-fn path(object: &Value) -> Option<String> {
+pub(super) fn path(object: &Value) -> Option<String> {
     let plural = match text(object, "kind") {
         "Namespace" => "namespaces",
         "ServiceAccount" => "serviceaccounts",
         "ClusterRole" => "clusterroles",
         "ClusterRoleBinding" => "clusterrolebindings",
+        "Role" => "roles",
+        "RoleBinding" => "rolebindings",
         "Secret" => "secrets",
         "Service" => "services",
         "StatefulSet" => "statefulsets",
@@ -198,7 +236,7 @@ mod tests {
     #[test]
     fn every_object_has_a_place_and_no_more_rights_than_needed() {
         let door = Door { url: "https://hub:6443".into(), ca_hash: Some("sha256:00".into()) };
-        let pods = PodOptions {
+        let mut pods = PodOptions {
             image: "landfall:dev".into(),
             replicas: 2,
             hub_url: None,
@@ -206,13 +244,28 @@ mod tests {
             inside: vec!["10.0.0.0/8".into()],
             ttl: crate::cli::Span::DAY,
         };
-        let all = objects("us-east", &door, "abcdef.0123456789abcdef", &pods);
-        let places: Vec<String> = all.iter().filter_map(path).collect();
-        assert_eq!(places.len(), all.len());
-        assert_eq!(places[6], "/apis/apps/v1/namespaces/landfall-system/statefulsets/landfall-edge");
-        assert_eq!(all[2]["rules"].as_array().map(Vec::len), Some(1));
-        let set = all[6].to_string();
-        assert!(!set.contains("0123456789abcdef"), "the token stands in the Secret alone");
-        assert!(set.contains("--hub-ca-hash=sha256:00") && set.contains("--inside=10.0.0.0/8"), "{set}");
+        for (kind, count) in [("ClusterIP", 16 + 2 * PAGES_MAX), ("LoadBalancer", 17 + 2 * PAGES_MAX)] {
+            pods.service_type = kind.into();
+            let all = objects("us-east", &door, "abcdef.0123456789abcdef", &pods);
+            let made: Vec<String> = all.iter().filter_map(path).collect();
+            assert_eq!((made.len(), all.len()), (count, count));
+            assert_eq!(made.last(), Some(&set_path()));
+            let removed = places();
+            let left: Vec<&String> = made.iter().filter(|place| !removed.contains(place)).collect();
+            assert_eq!(
+                left,
+                ["/api/v1/namespaces/landfall-system", "/api/v1/namespaces/landfall-groups"],
+                "what is made is removed, but the namespaces"
+            );
+            let role = all.iter().find(|object| object["kind"] == "Role").unwrap();
+            assert!(
+                role["rules"].as_array().unwrap().iter().all(|rule| rule["resourceNames"].is_array()),
+                "{role}"
+            );
+            let set = all.last().unwrap().to_string();
+            assert!(!set.contains("0123456789abcdef"), "the token stands in the Secret alone");
+            assert!(set.contains("--hub-ca-hash=sha256:00") && set.contains("--inside=10.0.0.0/8"), "{set}");
+            assert_eq!(set.contains("--service="), kind == "LoadBalancer", "{set}");
+        }
     }
 }

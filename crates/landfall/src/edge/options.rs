@@ -1,8 +1,11 @@
 //! What can be typed after `landfall edge`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use landfall_proxy::AccessLog;
 
 use crate::basics::options::Connection;
 use crate::cli::{Listen, Span};
@@ -15,7 +18,7 @@ Examples:
 
   # Where the edge shall run
   landfall edge --hub https://hub.example.com:6443 --hub-ca-hash sha256:… --cluster us-east --token abcdef.… \\
-    --data-dir ./edge --dns-listen 127.0.0.1:5353
+    --data-dir ./edge --dns-listen 127.0.0.1:5353 --http-listen :8080 --peer-listen :8444
 
   # Again, without a token: the certificate is in the data directory
   landfall edge --hub https://hub.example.com:6443 --cluster us-east --data-dir ./edge --dns-listen 127.0.0.1:5353
@@ -68,6 +71,59 @@ pub(crate) struct DaemonOptions {
     #[arg(long, value_name = "[ADDR]:PORT")]
     pub(crate) dns_listen: Vec<Listen>,
 
+    /// The same for clients inside its member alone, such as the member's resolver; may be repeated.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) dns_listen_inside: Vec<Listen>,
+
+    /// Carry HTTP here, as Ingresses say; may be repeated.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) http_listen: Vec<Listen>,
+
+    /// Carry HTTPS here; may be repeated.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) https_listen: Vec<Listen>,
+
+    /// Let other edges in here, with what they carry for this member; may be repeated.
+    #[arg(long, value_name = "[ADDR]:PORT")]
+    pub(crate) peer_listen: Vec<Listen>,
+
+    /// Carry ports of Services of type LoadBalancer on this address; may be repeated. Where HTTP is carried on the same port of
+    /// the same address, the Service is told that it cannot have it.
+    #[arg(long, value_delimiter = ',', value_name = "ADDR")]
+    pub(crate) ports_on: Vec<IpAddr>,
+
+    /// Balancers of this prefix tell with a PROXY protocol header who the client is; may be repeated.
+    #[arg(long, value_delimiter = ',', value_name = "CIDR")]
+    pub(crate) proxy_protocol_from: Vec<String>,
+
+    /// Threads that carry HTTP; as many as there are cores when 0.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) proxy_threads: usize,
+
+    /// Which requests are written down: off, errors, all, or 1/N for one of N and the errors.
+    #[arg(long, default_value = "errors", value_name = "WHICH")]
+    pub(crate) access_log: Logged,
+
+    /// Where they are written, as lines of JSON: a file, or - for standard output. Default: the program's log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) access_log_file: Option<PathBuf>,
+
+    /// Send traces to this collector, by OTLP over HTTP, such as http://127.0.0.1:4318.
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+
+    /// Which requests begin a trace that belong to none: off, all, or 1/N. Those of recorded traces are always followed.
+    #[arg(long, default_value = "off", requires = "otlp_endpoint", value_name = "WHICH")]
+    pub(crate) trace_sample: Sampled,
+
+    /// Who vouches for storage buckets over HTTPS, beside those whom the system trusts.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bucket_ca: Option<PathBuf>,
+
+    /// How long requests may still take when the edge is told to stop.
+    #[arg(long, default_value = "20s", value_name = "DURATION")]
+    pub(crate) drain: Span,
+
     /// Clients of this prefix are inside its member: its pods, services and nodes; may be repeated.
     #[arg(long, value_delimiter = ',', value_name = "CIDR")]
     pub(crate) inside: Vec<String>,
@@ -80,7 +136,12 @@ pub(crate) struct DaemonOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) transfer_key_file: Option<PathBuf>,
 
-    /// Tell about itself here: /healthz, /readyz, /metrics, /plans and /votes, over HTTP and to everybody who asks.
+    /// Tell another server that transfers the zones when they have changed; signed with one of those keys, if it is named. May be
+    /// repeated.
+    #[arg(long, value_name = "[KEY@]ADDR:PORT")]
+    pub(crate) notify: Vec<String>,
+
+    /// Tell about itself here: /healthz, /readyz, /metrics, /plans, /routes and /votes, over HTTP and to everybody who asks.
     #[arg(long, value_name = "[ADDR]:PORT")]
     pub(crate) admin_listen: Option<Listen>,
 
@@ -88,7 +149,7 @@ pub(crate) struct DaemonOptions {
     #[arg(long, env = "LANDFALL_EDGE_ADDRESS", value_delimiter = ',', value_name = "HOST")]
     pub(crate) advertise: Vec<String>,
 
-    /// Where other edges reach it. Default: the first address, at the port of its names.
+    /// Where other edges reach it. Default: the first address, at the port where they come in.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) peer_address: Option<String>,
 
@@ -100,13 +161,68 @@ pub(crate) struct DaemonOptions {
     #[arg(long)]
     pub(crate) in_cluster: bool,
 
+    /// The Service of its own namespace by whose load balancer clients reach it; needs --in-cluster.
+    #[arg(long, requires = "in_cluster", conflicts_with = "advertise", value_name = "NAME")]
+    pub(crate) service: Option<String>,
+
+    /// A Secret of its own namespace where it keeps what is in its data directory; needs --in-cluster.
+    #[arg(long, requires = "in_cluster", value_name = "NAME")]
+    pub(crate) keep_in: Option<String>,
+
     /// Its node, for people.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     pub(crate) node: Option<String>,
 
+    /// The group of edges it belongs to: an IngressReplicaSet. It carries what is bound to that group, and nothing else.
+    #[arg(long, env = "LANDFALL_EDGE_GROUP", value_name = "NAME")]
+    pub(crate) group: Option<String>,
+
+    /// Hold its group's virtual IPs by the keeper that is met in this directory: `landfall edge keeper`.
+    #[arg(long, requires = "group", value_name = "DIR")]
+    pub(crate) vip_keeper: Option<PathBuf>,
+
+    /// An address of its node on the link of these; may be repeated. Default: those where clients reach it.
+    #[arg(long, env = "LANDFALL_EDGE_LINK_ADDRESS", value_delimiter = ',', value_name = "ADDR")]
+    pub(crate) link_address: Vec<IpAddr>,
+
     /// Its zone, for people.
     #[arg(long, value_name = "NAME")]
     pub(crate) zone: Option<String>,
+}
+
+/// Which requests are written to the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged(pub(crate) AccessLog);
+
+impl FromStr for Logged {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.strip_prefix("1/").map(str::parse)) {
+            ("off", _) => Ok(Self(AccessLog::Off)),
+            ("errors", _) => Ok(Self(AccessLog::Errors)),
+            ("all", _) => Ok(Self(AccessLog::Sampled(1))),
+            (_, Some(Ok(of))) if of > 0 => Ok(Self(AccessLog::Sampled(of))),
+            _ => Err("expected off, errors, all, or 1/N such as 1/100"),
+        }
+    }
+}
+
+/// Which requests begin a trace: one of so many; none when 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampled(pub(crate) u32);
+
+impl FromStr for Sampled {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.strip_prefix("1/").map(str::parse)) {
+            ("off", _) => Ok(Self(0)),
+            ("all", _) => Ok(Self(1)),
+            (_, Some(Ok(of))) if of > 0 => Ok(Self(of)),
+            _ => Err("expected off, all, or 1/N such as 1/1000"),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -117,8 +233,14 @@ pub(crate) enum EdgeCommand {
     Revoke(RevokeOptions),
     /// Show the edges.
     List(ListOptions),
-    /// Run edges as pods of a member.
+    /// Run edges as pods of a member, and let its resolver ask them.
     Install(InstallOptions),
+    /// Take edges that are pods out of a member.
+    Uninstall(UninstallOptions),
+    /// Write a container image of this program.
+    Image(ImageOptions),
+    /// Hold virtual IPs for the edge beside it.
+    Keeper(KeeperOptions),
     /// Print what runs edges as pods of a member, for `kubectl apply -f -` there.
     Manifests(ManifestsOptions),
 }
@@ -192,8 +314,8 @@ pub(crate) struct PodOptions {
     #[arg(long, value_delimiter = ',', value_name = "CIDR")]
     pub(crate) inside: Vec<String>,
 
-    /// How long new pods can come in; running them again, or this command, makes another token.
-    #[arg(long, default_value = "720h", value_name = "DURATION")]
+    /// How long new pods can come in; those that have come in need no token any more.
+    #[arg(long, default_value = "1h", value_name = "DURATION")]
     pub(crate) ttl: Span,
 }
 
@@ -205,8 +327,10 @@ Examples:
   # Reached by everybody, with an image of your own registry
   landfall edge install --context us-east --service-type LoadBalancer --image registry.example.com/landfall:1
 
-What it makes in the member: the namespace landfall-system with the StatefulSet, Service, ServiceAccount and Secret
-landfall-edge, and the ClusterRole and ClusterRoleBinding landfall-edge, which allow to see EndpointSlices and nothing else.";
+What it makes in the member: the namespace landfall-system with the StatefulSet, Services, ServiceAccount, Role and Secrets
+landfall-edge…, and the ClusterRole and ClusterRoleBinding landfall-edge, which allow to see EndpointSlices and nothing else.
+The member's CoreDNS (or kube-dns) asks the edges for names of the federation's domain and of clusterset.local from then on:
+one block is added to its configuration, and `landfall edge uninstall` takes it out again.";
 
 #[derive(Args, Debug)]
 #[command(after_help = INSTALL_EXAMPLES)]
@@ -218,6 +342,10 @@ pub(crate) struct InstallOptions {
     #[arg(long)]
     pub(crate) no_wait: bool,
 
+    /// Leave the member's resolver alone.
+    #[arg(long)]
+    pub(crate) no_dns: bool,
+
     #[command(flatten)]
     pub(crate) pods: PodOptions,
 
@@ -226,6 +354,41 @@ pub(crate) struct InstallOptions {
 
     #[command(flatten)]
     pub(crate) hub: HubConnection,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  landfall edge uninstall --context us-east")]
+pub(crate) struct UninstallOptions {
+    /// The member's name in the federation. Default: as its context.
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) member: MemberConnection,
+
+    #[command(flatten)]
+    pub(crate) hub: HubConnection,
+}
+
+const IMAGE_EXAMPLES: &str = "\
+Examples:
+  # For nodes that have no registry
+  landfall edge image -o landfall.tar && ctr -n k8s.io images import landfall.tar
+
+  # For a registry of your own
+  landfall edge image -o landfall.tar --tag registry.example.com/landfall:1 && docker load -i landfall.tar
+
+It holds this very program and the libraries that it needs.";
+
+#[derive(Args, Debug)]
+#[command(after_help = IMAGE_EXAMPLES)]
+pub(crate) struct ImageOptions {
+    /// The archive to write.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+
+    /// How the image is called.
+    #[arg(long, default_value = "landfall.dev/landfall:dev", value_name = "NAME:TAG")]
+    pub(crate) tag: String,
 }
 
 #[derive(Args, Debug)]
@@ -239,6 +402,29 @@ pub(crate) struct ManifestsOptions {
 
     #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+const KEEPER_EXAMPLES: &str = "\
+Examples:
+  # On every node of the group, as root
+  landfall edge keeper --dir /run/landfall-vip &
+  landfall edge --vip-keeper /run/landfall-vip --group front --hub https://hub.example.com:6443 --cluster us-east \\
+    --token abcdef.… --http-listen :80
+
+A process of its own, because an address that nobody takes off outlives whoever put it on: when the edge dies, the keeper gives
+its addresses away; when keepalived dies, the keeper takes them off and starts it again; when the keeper dies, keepalived
+ends with it.";
+
+#[derive(Args, Debug)]
+#[command(after_help = KEEPER_EXAMPLES)]
+pub(crate) struct KeeperOptions {
+    /// Where it meets the edge; for both of them alone.
+    #[arg(long, default_value = "/run/landfall-vip", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// keepalived.
+    #[arg(long, default_value = "keepalived", value_name = "PROGRAM")]
+    pub(crate) keepalived: PathBuf,
 }
 
 #[derive(Args, Debug)]

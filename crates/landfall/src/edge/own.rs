@@ -1,17 +1,19 @@
 //! The edge's own cluster: ready endpoints of its services, watched at its API where the edge was given access to it.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
+use imbl::OrdMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher::{self, Event};
-use landfall_control::client;
 use landfall_health::Point;
+use landfall_proxy::Endpoints;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -19,6 +21,9 @@ use tokio::sync::watch;
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// How long to wait after a watch that failed.
 const RETRY: Duration = Duration::from_secs(2);
+/// How long a connection may take to come about, and how long a watch may be silent: the API tells every minute that it lives.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// How the own cluster's API is reached.
 #[derive(Clone, Debug)]
@@ -32,30 +37,43 @@ pub(crate) enum Access {
 /// Namespace and service.
 type Service = (String, String);
 
-/// The ready endpoints of a slice: by the port's name.
-type Slice = HashMap<String, Vec<Point>>;
+/// A port's name, whether it is for datagrams, and where it is.
+type Slice = Vec<(String, bool, SocketAddr)>;
 
 /// Slices by service and their own name.
-type Slices = HashMap<Service, HashMap<String, Arc<Slice>>>;
+type Slices = HashMap<Service, HashMap<String, Slice>>;
 
 /// What is known of the own cluster.
 #[derive(Default)]
 pub(crate) struct Own {
-    /// None until everything was read once.
-    slices: RwLock<Option<Slices>>,
+    known: RwLock<Known>,
     changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// None until everything was read once.
+    slices: Option<Slices>,
+    /// The same, as those need it who carry traffic.
+    services: OrdMap<Service, Arc<Endpoints>>,
 }
 
 impl Own {
     /// The ready endpoints of a service's port; none when nothing is known.
     pub(crate) fn endpoints(&self, namespace: &str, service: &str, port: &str) -> Option<Vec<Point>> {
-        let slices = self.slices.read();
-        let of_service = slices.as_ref()?.get(&(namespace.to_owned(), service.to_owned()))?;
-        let points = of_service.values().filter_map(|slice| slice.get(port)).flatten().cloned();
-        let mut points: Vec<Point> = points.collect();
+        let known = self.known.read();
+        let of_service = known.slices.as_ref()?.get(&(namespace.to_owned(), service.to_owned()))?;
+        let wanted = of_service.values().flatten().filter(|(name, datagrams, _)| name == port && !datagrams);
+        let mut points: Vec<Point> =
+            wanted.map(|(_, _, at)| Point { host: at.ip().to_string(), port: at.port() }).collect();
         points.sort();
         points.dedup();
         Some(points)
+    }
+
+    /// The ready endpoints of all services.
+    pub(crate) fn services(&self) -> OrdMap<Service, Arc<Endpoints>> {
+        self.known.read().services.clone()
     }
 
     /// Tells of changes.
@@ -105,31 +123,64 @@ impl Own {
                 let mut all = Slices::new();
                 for slice in listed.drain(..) {
                     if let Some((service, name)) = place(&slice) {
-                        all.entry(service).or_default().insert(name, Arc::new(ready(&slice)));
+                        all.entry(service).or_default().insert(name, ready(&slice));
                     }
                 }
-                *self.slices.write() = Some(all);
+                self.known.write().replace(all);
             }
             Event::Apply(slice) => {
-                let (Some((service, name)), Some(all)) = (place(&slice), &mut *self.slices.write()) else {
-                    return;
-                };
-                all.entry(service).or_default().insert(name, Arc::new(ready(&slice)));
+                let Some((service, name)) = place(&slice) else { return };
+                self.known.write().change(service, |slices| _ = slices.insert(name, ready(&slice)));
             }
             Event::Delete(slice) => {
-                let (Some((service, name)), Some(all)) = (place(&slice), &mut *self.slices.write()) else {
-                    return;
-                };
-                if let Some(of_service) = all.get_mut(&service) {
-                    of_service.remove(&name);
-                    if of_service.is_empty() {
-                        all.remove(&service);
-                    }
-                }
+                let Some((service, name)) = place(&slice) else { return };
+                self.known.write().change(service, |slices| _ = slices.remove(&name));
             }
         }
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
+}
+
+impl Known {
+    /// These are all slices.
+    fn replace(&mut self, all: Slices) {
+        let before = std::mem::take(&mut self.services);
+        for (service, slices) in &all {
+            let now = endpoints(slices);
+            // What has not changed stays the same value, so that nobody works on it again.
+            let same = before.get(service).filter(|old| ***old == now).cloned();
+            self.services.insert(service.clone(), same.unwrap_or_else(|| Arc::new(now)));
+        }
+        self.slices = Some(all);
+    }
+
+    /// The slices of one service change.
+    fn change(&mut self, service: Service, change: impl FnOnce(&mut HashMap<String, Slice>)) {
+        let Some(all) = &mut self.slices else { return };
+        let slices = all.entry(service.clone()).or_default();
+        change(slices);
+        if slices.is_empty() {
+            all.remove(&service);
+            self.services.remove(&service);
+            return;
+        }
+        let now = endpoints(slices);
+        if self.services.get(&service).is_none_or(|old| **old != now) {
+            self.services.insert(service, Arc::new(now));
+        }
+    }
+}
+
+fn endpoints(slices: &HashMap<String, Slice>) -> Endpoints {
+    let mut found = Endpoints::new();
+    for (port, _, at) in slices.values().flatten() {
+        found.entry(port.clone()).or_default().push(*at);
+    }
+    for all in found.values_mut() {
+        all.sort_unstable();
+        all.dedup();
+    }
+    found
 }
 
 fn place(slice: &EndpointSlice) -> Option<(Service, String)> {
@@ -141,24 +192,32 @@ fn place(slice: &EndpointSlice) -> Option<(Service, String)> {
 fn ready(slice: &EndpointSlice) -> Slice {
     let is_ready = |c: &k8s_openapi::api::discovery::v1::EndpointConditions| c.ready != Some(false);
     let endpoints = slice.endpoints.iter().flatten().filter(|e| e.conditions.as_ref().is_none_or(is_ready));
-    let hosts: Vec<&String> = endpoints.flat_map(|endpoint| &endpoint.addresses).collect();
+    let hosts: Vec<IpAddr> =
+        endpoints.flat_map(|endpoint| &endpoint.addresses).filter_map(|host| host.parse().ok()).collect();
     let mut found = Slice::new();
-    for port in
-        slice.ports.iter().flatten().filter(|port| matches!(port.protocol.as_deref(), None | Some("TCP")))
-    {
+    for port in slice.ports.iter().flatten() {
         let Some(number) = port.port.and_then(|number| u16::try_from(number).ok()) else { continue };
-        let points = hosts.iter().map(|host| Point { host: (*host).clone(), port: number });
-        found.entry(port.name.clone().unwrap_or_default()).or_default().extend(points);
+        let datagrams = match port.protocol.as_deref() {
+            None | Some("TCP") => false,
+            Some("UDP") => true,
+            Some(_) => continue,
+        };
+        let name = port.name.clone().unwrap_or_default();
+        found.extend(hosts.iter().map(|host| (name.clone(), datagrams, SocketAddr::new(*host, number))));
     }
     found
 }
 
-async fn connect(access: &Access) -> Result<kube::Client> {
-    let config = match access {
+/// A client of the own cluster's API. One of kube's own: it knows every way of saying who we are, and reads a pod's token again
+/// when it is renewed.
+pub(crate) async fn connect(access: &Access) -> Result<kube::Client> {
+    let mut config = match access {
         Access::Kubeconfig(file, context) => of_file(file, context.clone()).await?,
         Access::InCluster => kube::Config::incluster().context("this is no pod with a service account")?,
     };
-    Ok(client::connect(&config)?)
+    config.connect_timeout = Some(CONNECT_MAX);
+    config.read_timeout = Some(SILENCE_MAX);
+    kube::Client::try_from(config).context("cannot make a client")
 }
 
 async fn of_file(file: &Path, context: Option<String>) -> Result<kube::Config> {

@@ -5,21 +5,30 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Resource;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::watcher::{self, Event};
-use landfall_api::landfall::{GROUP, TrafficPlanSpec, VERSION};
+use landfall_api::landfall::{
+    CERTIFICATES_NAMESPACE, GROUP, GroupPlanSpec, RoutePlanSpec, TrafficPlanSpec, VERSION,
+};
+use landfall_proxy::Certificate;
 use landfall_runtime::clock;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::book::Key;
+use super::book::{Key, Page};
 use super::core::Core;
 use super::identity::{self, Claim, Door, Identity};
+use super::reach::Place;
 use super::status;
 
 /// How often the edge says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(2);
+/// How often it says what it carries, while it carries something.
+const CARRYING: Duration = Duration::from_secs(1);
 /// Votes are told at most so often.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 /// Everything is told again at least so often, changed or not.
@@ -56,7 +65,10 @@ pub(super) async fn run(core: &Core) {
     let mut told: Option<(String, Instant)> = None;
     loop {
         let ended = match enter(core, refused).await {
-            Ok((door, identity)) => stay(core, &door, &identity).await,
+            Ok((door, identity)) => {
+                core.carrier.identify(&door, &identity);
+                stay(core, &door, &identity).await
+            }
             Err(error) => Ended::Silent(error),
         };
         refused = matches!(ended, Ended::Refused);
@@ -133,11 +145,13 @@ async fn stay(core: &Core, door: &Door, identity: &Identity) -> Ended {
         Err(error) => return Ended::Silent(error),
     };
     let edges: Api<DynamicObject> = Api::all_with(client.clone(), &resource("Edge", "edges"));
+    let reach = core.reach.changes();
     if let Err(ended) = patch(core, &edges, false, &announcement(core)).await {
         return ended;
     }
     tokio::select! {
         ended = heartbeat(core, &edges) => ended,
+        ended = announce_again(core, &edges, reach) => ended,
         ended = renew(core, &client, identity) => ended,
         () = follow(core, client.clone()) => Ended::Silent(anyhow::anyhow!("the watch of plans ended")),
     }
@@ -151,19 +165,43 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
 fn announcement(core: &Core) -> Value {
     let config = &core.config;
     json!({"spec": {
-        "node": config.node, "zone": config.zone, "addresses": config.addresses,
-        "peerAddress": core.peer_address(),
+        "node": config.node, "zone": config.zone, "ingressReplicaSet": config.group, "addresses": core.reach.now().addresses,
+        "peerAddress": core.peer_address(), "linkAddresses": config.link_addresses,
+        "carries": core.carrier.carries(), "reservedPorts": core.carrier.reserved_ports(),
+        "linked": core.carrier.peer().is_some(),
     }})
+}
+
+/// Says where the edge is reached whenever that has changed.
+async fn announce_again(core: &Core, edges: &Api<DynamicObject>, mut reach: watch::Receiver<Place>) -> Ended {
+    while reach.changed().await.is_ok() {
+        if let Err(ended) = patch(core, edges, false, &announcement(core)).await {
+            return ended;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Says that the edge is alive, and what it sees when that has changed.
 async fn heartbeat(core: &Core, edges: &Api<DynamicObject>) -> Ended {
     let mut changes = core.prober.changes();
+    let mut vips = core.vips.changes();
     let (mut whole_due, mut answered) = (Instant::now(), Instant::now());
+    let (mut carried, mut carrying_due) = (false, Instant::now());
     loop {
         let whole = changes.has_changed().unwrap_or(false) || Instant::now() >= whole_due;
         changes.mark_unchanged();
-        let told = if whole { core.report() } else { status::alive(core.now_ms()) };
+        let mut told = if whole { core.report() } else { status::alive(core.now_ms()) };
+        if Instant::now() >= carrying_due {
+            carrying_due = Instant::now() + CARRYING;
+            let services = core.carrier.report();
+            // That there is nothing any more is told once.
+            let carries = !services.is_empty();
+            if carries || carried {
+                told = status::carrying(told, services);
+            }
+            carried = carries;
+        }
         match patch(core, edges, true, &told).await {
             Ok(()) => {
                 answered = Instant::now();
@@ -178,13 +216,24 @@ async fn heartbeat(core: &Core, edges: &Api<DynamicObject>) -> Ended {
             }
             Err(ended) => return ended,
         }
-        let next = Instant::now() + HEARTBEAT;
+        let next = Instant::now() + if carried { CARRYING } else { HEARTBEAT };
         tokio::time::sleep(TELL_EVERY).await;
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             _ = changes.changed() => changes.mark_changed(),
+            () = changed(&mut vips) => whole_due = Instant::now(),
         }
     }
+}
+
+/// Waits for a change; for ever where there is nothing that could.
+async fn changed<T>(of: &mut Option<watch::Receiver<T>>) {
+    if let Some(of) = of
+        && of.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 async fn patch(core: &Core, edges: &Api<DynamicObject>, status: bool, what: &Value) -> Result<(), Ended> {
@@ -227,21 +276,72 @@ async fn renew(core: &Core, client: &kube::Client, identity: &Identity) -> Ended
     }
 }
 
-/// Follows the hub's plans for ever.
+/// Follows what the hub tells, for ever.
 async fn follow(core: &Core, client: kube::Client) {
-    let api: Api<DynamicObject> = Api::all_with(client, &resource("TrafficPlan", "trafficplans"));
-    let mut events = watcher::watcher(api, watcher::Config::default()).boxed();
-    let mut listed = Vec::new();
+    let all = |kind: &str, plural: &str| Api::all_with(client.clone(), &resource(kind, plural));
+    let secrets = Api::<Secret>::namespaced(client.clone(), CERTIFICATES_NAMESPACE);
+    let certificate = |secret: Secret| {
+        let mut data = secret.data.unwrap_or_default();
+        let mut take = |entry: &str| data.remove(entry).map(|bytes| bytes.0).unwrap_or_default();
+        Some(Certificate {
+            chain_pem: take("tls.crt"),
+            key_pem: take("tls.key"),
+            authority_pem: take("ca.crt"),
+        })
+    };
+    tokio::join!(
+        listen(core, all("TrafficPlan", "trafficplans"), everything(), spec::<TrafficPlanSpec>),
+        listen(core, all("RoutePlan", "routeplans"), everything(), spec::<RoutePlanSpec>),
+        listen(core, secrets, everything(), certificate),
+        group(core, all("GroupPlan", "groupplans")),
+    );
+}
+
+fn everything() -> watcher::Config {
+    watcher::Config::default()
+}
+
+/// Follows the plan of the group it belongs to, if it does.
+async fn group(core: &Core, api: Api<DynamicObject>) {
+    let Some(group) = &core.config.group else { return };
+    let own = everything().fields(&format!("metadata.name={group}"));
+    listen(core, api, own, spec::<GroupPlanSpec>).await;
+}
+
+/// Keeps one kind in the book as the hub has it, for ever.
+async fn listen<K, P>(core: &Core, api: Api<K>, which: watcher::Config, read: impl Fn(K) -> Option<P>)
+where
+    K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+    P: Page,
+{
+    let mut events = watcher::watcher(api, which).boxed();
+    let mut listed: Vec<(Key, P)> = Vec::new();
     let mut pause = RETRY.0;
+    // One that cannot be read, as from a newer hub, is as it was before.
+    let page = |object: K| {
+        let key = key(&object);
+        let before = || P::get(&core.book.now(), &key).map(|page| (*page).clone());
+        read(object).or_else(before).map(|page| (key.clone(), page))
+    };
     loop {
         match events.try_next().await {
             Ok(Some(event)) => {
                 pause = RETRY.0;
-                take(core, event, &mut listed);
+                match event {
+                    Event::Init => listed.clear(),
+                    Event::InitApply(object) => listed.extend(page(object)),
+                    Event::InitDone => core.book.replace(std::mem::take(&mut listed)),
+                    Event::Apply(object) => {
+                        if let Some((key, page)) = page(object) {
+                            core.book.put(key, page);
+                        }
+                    }
+                    Event::Delete(object) => core.book.remove::<P>(&key(&object)),
+                }
             }
             Ok(None) => return,
             Err(error) => {
-                tracing::debug!(%error, "the watch of plans failed and is begun again");
+                tracing::debug!(%error, "a watch of plans failed and is begun again");
                 tokio::time::sleep(spread(pause)).await;
                 pause = (pause * 2).min(RETRY.1);
             }
@@ -249,34 +349,19 @@ async fn follow(core: &Core, client: kube::Client) {
     }
 }
 
-fn take(core: &Core, event: Event<DynamicObject>, listed: &mut Vec<(Key, TrafficPlanSpec)>) {
-    match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => listed.extend(plan(core, object)),
-        Event::InitDone => core.book.replace(std::mem::take(listed)),
-        Event::Apply(object) => {
-            if let Some((key, plan)) = plan(core, object) {
-                core.book.put(key, plan);
-            }
-        }
-        Event::Delete(object) => core.book.remove(&key(&object)),
-    }
+fn key<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
-fn key(object: &DynamicObject) -> Key {
-    (object.metadata.namespace.clone().unwrap_or_default(), object.metadata.name.clone().unwrap_or_default())
-}
-
-/// A plan as it arrived. One that cannot be read, as from a newer hub, is as it was before.
-fn plan(core: &Core, mut object: DynamicObject) -> Option<(Key, TrafficPlanSpec)> {
-    let key = key(&object);
+fn spec<P: serde::de::DeserializeOwned>(mut object: DynamicObject) -> Option<P> {
     let spec = object.data.get_mut("spec").map(Value::take).unwrap_or_default();
     match serde_json::from_value(spec) {
-        Ok(plan) => Some((key, plan)),
+        Ok(plan) => Some(plan),
         Err(error) => {
-            tracing::warn!(namespace = key.0, name = key.1, %error, "a plan cannot be read; it stays as it was");
-            let before = core.book.now().services.get(&key).map(|plan| (**plan).clone());
-            before.map(|plan| (key, plan))
+            let (namespace, name) = key(&object);
+            tracing::warn!(namespace, name, %error, "a plan cannot be read; it stays as it was");
+            None
         }
     }
 }

@@ -1,15 +1,27 @@
 //! What this edge says of itself at the hub: its `Edge` object's status, whole or only that it is alive.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
-use landfall_api::landfall::{EdgeStatus, RoundTrip, Vote};
+use landfall_api::landfall::{EdgeStatus, EdgeVip, Load, RoundTrip, ServiceLoad, Vote, VoteGroup};
 use landfall_health::Opinion;
 use serde_json::{Value, json};
 
-/// So many votes are told at most: an object has a limit, and so has what others read.
-const VOTES_MAX: usize = 5_000;
+/// So many votes are told one by one, with all that is known of each: first those that say down. Where there are more, the others are
+/// told in groups.
+const VOTES_WHOLE_MAX: usize = 1_000;
+/// The groups take so many bytes at most: a store takes objects of a megabyte and a half.
+const GROUPS_BYTES_MAX: usize = 1_000_000;
+/// What a target takes in a group besides its name, and a group besides its targets.
+const TARGET_BYTES: usize = 3;
+const GROUP_BYTES: usize = 100;
+/// So many problems are told of at most.
+const PROBLEMS_MAX: usize = 10;
+/// So many services are told of at most, those that carry most: it is told every second.
+const SERVICES_MAX: usize = 1_000;
 
 /// What is told.
 pub(crate) struct Report<'a> {
@@ -21,6 +33,10 @@ pub(crate) struct Report<'a> {
     pub(crate) began_ms: i64,
     /// Whether it follows plans.
     pub(crate) follows: bool,
+    /// What it cannot carry as it is wanted.
+    pub(crate) problems: &'a [String],
+    /// How it stands to its group's virtual IPs, if it has to do with any.
+    pub(crate) vips: Option<(Vec<EdgeVip>, Condition)>,
 }
 
 /// A merge patch that says only that the edge is alive.
@@ -28,9 +44,31 @@ pub(crate) fn alive(now_ms: i64) -> Value {
     json!({"status": {"heartbeatTime": micro_time(now_ms)}})
 }
 
+/// Adds what the edge carries: the services that carry most, and all together.
+pub(crate) fn carrying(mut told: Value, mut services: Vec<ServiceLoad>) -> Value {
+    let rate = |load: &ServiceLoad| load.load.requests_per_second.unwrap_or(0.0);
+    let sum = |of: fn(&Load) -> Option<f64>| services.iter().filter_map(|one| of(&one.load)).sum::<f64>();
+    let (requests, concurrency) = (sum(|load| load.requests_per_second), sum(|load| load.concurrency));
+    services.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.service.cmp(&b.service)));
+    services.truncate(SERVICES_MAX);
+    services.sort_by(|a, b| (&a.service, &a.cluster).cmp(&(&b.service, &b.cluster)));
+    // Beside what else may be told of the load.
+    told["status"]["load"]["requestsPerSecond"] = json!(rounded(requests));
+    told["status"]["load"]["concurrency"] = json!(rounded(concurrency));
+    told["status"]["services"] = json!(services);
+    told
+}
+
+/// Adds what the edge uses of its machine. What it carries is told more often, and stays as it is.
+pub(crate) fn using(mut told: Value, load: &Load, capacity: &BTreeMap<String, Quantity>) -> Value {
+    told["status"]["load"] = json!(load);
+    told["status"]["capacity"] = json!(capacity);
+    told
+}
+
 /// A merge patch that says everything.
 pub(crate) fn everything(report: &Report<'_>, now_ms: i64) -> Value {
-    let votes: Vec<Vote> = report.opinions.iter().take(VOTES_MAX).filter_map(vote).collect();
+    let Votes { whole, groups, untold } = votes(report.opinions);
     let round_trips: Vec<RoundTrip> = report
         .round_trips
         .iter()
@@ -48,22 +86,97 @@ pub(crate) fn everything(report: &Report<'_>, now_ms: i64) -> Value {
         last_transition_time: time(report.began_ms),
         observed_generation: None,
     };
+    let carries = match report.problems {
+        [] => condition(&ready, "Carrying", "True", "AllIsWell", "what routes want is carried".into()),
+        problems => {
+            let message = problems.iter().take(PROBLEMS_MAX).cloned().collect::<Vec<_>>().join("; ");
+            condition(&ready, "Carrying", "False", "Problems", message)
+        }
+    };
+    let voting = voting(&ready, untold);
+    let mut conditions = vec![ready, carries, voting];
+    let mut vips = Vec::new();
+    if let Some((each, condition)) = &report.vips {
+        vips.clone_from(each);
+        conditions.push(condition.clone());
+    }
     let status = EdgeStatus {
         version: Some(env!("CARGO_PKG_VERSION").into()),
         heartbeat_time: Some(micro_time(now_ms)),
-        votes,
+        votes: whole,
+        vote_groups: groups,
         round_trips,
-        conditions: vec![ready],
+        vips,
+        conditions,
         ..EdgeStatus::default()
     };
     let mut status = serde_json::to_value(status).unwrap_or_default();
     // A merge patch leaves alone what it does not name: what is empty now may not have been.
-    for list in ["votes", "roundTrips"] {
+    for list in ["votes", "voteGroups", "roundTrips", "vips"] {
         if status.get(list).is_none() {
             status[list] = json!([]);
         }
     }
     json!({"status": status})
+}
+
+/// Whether all votes are told.
+fn voting(like: &Condition, untold: usize) -> Condition {
+    if untold == 0 {
+        return condition(like, "Voting", "True", "AllIsTold", "every target it probes has its vote".into());
+    }
+    let message = format!("{untold} votes find no room: more edges would share the targets");
+    condition(like, "Voting", "False", "TooManyTargets", message)
+}
+
+/// Another condition of the same time.
+fn condition(like: &Condition, type_: &str, status: &str, reason: &str, message: String) -> Condition {
+    let (type_, status, reason) = (type_.into(), status.into(), reason.into());
+    Condition { type_, status, reason, message, ..like.clone() }
+}
+
+/// Votes as they are told.
+#[derive(Default)]
+struct Votes {
+    whole: Vec<Vote>,
+    groups: Vec<VoteGroup>,
+    /// So many are not.
+    untold: usize,
+}
+
+/// Tells votes one by one as long as there are few, and then, of those that say down, as many as may be.
+fn votes(opinions: &BTreeMap<String, Opinion>) -> Votes {
+    let mut told = Votes::default();
+    let sure = opinions.iter().filter(|(_, opinion)| opinion.up.is_some());
+    let few = sure.clone().count() <= VOTES_WHOLE_MAX;
+    let mut grouped: BTreeMap<(&str, bool, i64), Vec<String>> = BTreeMap::new();
+    let mut bytes = 0;
+    for (target, opinion) in sure {
+        let up = opinion.up == Some(true);
+        let split = target.split_once('/');
+        let (false, Some((cluster, rest))) = (few || (!up && told.whole.len() < VOTES_WHOLE_MAX), split)
+        else {
+            told.whole.extend(vote((target, opinion)));
+            continue;
+        };
+        let group = grouped.entry((cluster, up, opinion.since_ms.div_euclid(1_000)));
+        let new = if matches!(group, Entry::Vacant(_)) { GROUP_BYTES + cluster.len() } else { 0 };
+        let takes = new + TARGET_BYTES + rest.len();
+        if bytes + takes > GROUPS_BYTES_MAX {
+            told.untold += 1;
+            continue;
+        }
+        bytes += takes;
+        group.or_default().push(rest.to_owned());
+    }
+    let group = |((cluster, up, since_s), targets): ((&str, bool, i64), Vec<String>)| VoteGroup {
+        cluster: cluster.to_owned(),
+        up,
+        since: Some(time(since_s.saturating_mul(1_000))),
+        targets,
+    };
+    told.groups = grouped.into_iter().map(group).collect();
+    told
 }
 
 fn vote((target, opinion): (&String, &Opinion)) -> Option<Vote> {
@@ -81,11 +194,11 @@ fn rounded(ms: f64) -> f64 {
     (ms * 100.0).round() / 100.0
 }
 
-fn time(ms: i64) -> Time {
+pub(super) fn time(ms: i64) -> Time {
     Time(Timestamp::from_second(ms.div_euclid(1_000)).unwrap_or_default())
 }
 
-fn micro_time(ms: i64) -> MicroTime {
+pub(super) fn micro_time(ms: i64) -> MicroTime {
     MicroTime(Timestamp::from_millisecond(ms).unwrap_or_default())
 }
 
@@ -102,6 +215,8 @@ mod tests {
             round_trips: &BTreeMap::new(),
             began_ms: 1_000,
             follows: false,
+            problems: &[],
+            vips: None,
         };
         let told = everything(&nothing, 1_234);
         assert_eq!(told["status"]["votes"], json!([]));
@@ -119,5 +234,55 @@ mod tests {
                 "latencyMs": 1.23}])
         );
         assert_eq!(told["status"]["roundTrips"], json!([{"cluster": "b", "milliseconds": 12.35}]));
+    }
+
+    /// Ten thousand services in three clusters, and six edges of which five vote: all of it fits into one object.
+    #[test]
+    fn many_votes_are_told_in_few_words() {
+        let check = Check { down_threshold: 1, up_threshold: 1, ..Check::default() };
+        let opinion = |at: usize| {
+            let down = at.is_multiple_of(10);
+            let outcome = if down { Outcome::down("192.0.2.1:80: refused", 1.0) } else { Outcome::up(1.0) };
+            let seconds = i64::try_from(at % 30).unwrap();
+            Opinion::default().step(&outcome, &check, 1_700_000_000_000 + seconds * 1_000)
+        };
+        let of = |count: usize| -> BTreeMap<String, Opinion> {
+            let name = |at: usize| {
+                let cluster = ["asia-east", "eu-west", "us-east"][at % 3];
+                format!("{cluster}/namespace-{:03}/service-{at:05}:8080", at % 200)
+            };
+            (0..count).map(|at| (name(at), opinion(at))).collect()
+        };
+        let tell = |opinions: &BTreeMap<String, Opinion>| {
+            let round_trips = BTreeMap::new();
+            let report = Report {
+                opinions,
+                round_trips: &round_trips,
+                began_ms: 0,
+                follows: true,
+                problems: &[],
+                vips: None,
+            };
+            everything(&report, 0)["status"].clone()
+        };
+        let opinions = of(25_000);
+        let told = tell(&opinions);
+        assert!(told.to_string().len() < 1_300_000, "{}", told.to_string().len());
+        assert_eq!(told["conditions"][2]["status"], "True");
+        let status: EdgeStatus = serde_json::from_value(told).unwrap();
+        assert_eq!(status.votes.len(), VOTES_WHOLE_MAX);
+        assert!(status.votes.iter().all(|vote| !vote.up && !vote.reason.is_empty()));
+        let mut votes = status.all_votes();
+        votes.sort_by(|a, b| a.target.cmp(&b.target));
+        let heard: Vec<_> = votes.iter().map(|v| (v.target.as_str(), v.up, v.since.clone())).collect();
+        let meant: Vec<_> =
+            opinions.iter().map(|(name, o)| (name.as_str(), o.up.unwrap(), Some(time(o.since_ms)))).collect();
+        assert_eq!(heard, meant);
+        // Few are told one by one; too many are told of as far as there is room, and that there is not.
+        let few: EdgeStatus = serde_json::from_value(tell(&of(VOTES_WHOLE_MAX))).unwrap();
+        assert_eq!((few.votes.len(), few.vote_groups.len()), (VOTES_WHOLE_MAX, 0));
+        let most = tell(&of(60_000));
+        assert!(most.to_string().len() < 1_500_000);
+        assert_eq!(most["conditions"][2]["reason"], "TooManyTargets");
     }
 }

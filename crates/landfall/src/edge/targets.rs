@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use landfall_api::landfall::{Address, PlanCluster, PlanFederation, TrafficPlanSpec};
+use landfall_api::landfall::{Address, PlanCluster, PlanEdge, PlanFederation, TrafficPlanSpec};
 use landfall_health::distance::Place;
-use landfall_health::{Check, Point, Target};
+use landfall_health::{Check, Door, Point, Target};
 use landfall_plan::quorum::{Roster, probed_port, target};
 
 use super::book::Plans;
 
 /// So many points of a target are known at most; probes take turns among them.
 const POINTS_MAX: usize = 64;
+/// The same for edges that lead to it.
+const DOORS_MAX: usize = 8;
 /// So many points of a member are known at most for measuring how far it is.
 const PLACE_POINTS_MAX: usize = 8;
 
@@ -37,25 +39,50 @@ pub(crate) fn targets(plans: &Plans, me: Me<'_>, endpoints: Endpoints<'_>) -> Ve
         let Ok(port) = u16::try_from(number) else { continue };
         for cluster in &plan.clusters {
             let target_name = target(&cluster.name, namespace, name, number);
-            if !roster.voters(&target_name).contains(&me.name) {
+            if !roster.voters_on(&target_name, cluster).contains(&me.name) {
                 continue;
             }
+            let port_name = || plan.ports.iter().find(|one| one.port == number).map_or("", |one| &one.name);
+            let doors = if cluster.name == me.cluster || !cluster.addresses.is_empty() {
+                Vec::new()
+            } else {
+                doors(edges, &cluster.name, (namespace, name), (port, port_name()))
+            };
             let points = if cluster.name == me.cluster {
                 own_points(plan, cluster, port, &|port| endpoints(namespace, name, port))
             } else {
                 Some(points(&cluster.addresses, port))
             };
             let down = points.as_ref().is_some_and(Vec::is_empty) && cluster.name == me.cluster;
-            let Some(points) = points.filter(|points| down || !points.is_empty()) else { continue };
+            let seen = |points: &Vec<Point>| down || !points.is_empty() || !doors.is_empty();
+            let Some(points) = points.filter(seen) else { continue };
             found.push(Target {
                 name: target_name,
                 points,
+                doors,
                 check: check.map(Check::new).unwrap_or_default(),
                 down: down.then(|| "no endpoint is ready".to_owned()),
             });
         }
     }
     found
+}
+
+/// Ways to a service that has no address outside its cluster: through the edges there that let others in. Those that are silent are
+/// among them: that they are is what shall be seen.
+fn doors(edges: &[PlanEdge], cluster: &str, service: (&str, &str), port: (u16, &str)) -> Vec<Door> {
+    let there = edges.iter().filter(|edge| edge.linked && edge.cluster == cluster);
+    let door = |edge: &PlanEdge| {
+        Some(Door {
+            edge: edge.name.clone(),
+            address: edge.peer_address.clone()?,
+            namespace: service.0.to_owned(),
+            service: service.1.to_owned(),
+            port: port.0,
+            port_name: port.1.to_owned(),
+        })
+    };
+    there.filter_map(door).take(DOORS_MAX).collect()
 }
 
 /// Where the service is in the edge's own cluster: its endpoints if they are known (also if there are none), else its
@@ -146,6 +173,7 @@ mod tests {
                 port: 80,
                 protocol: protocol.into(),
                 node_port: None,
+                ..PlanPort::default()
             }],
             clusters: vec![cluster("a", "192.0.2.1", "10.0.0.1"), cluster("b", "192.0.2.2", "None")],
             ..TrafficPlanSpec::default()
@@ -164,13 +192,19 @@ mod tests {
             ..PlanFederation::default()
         };
         let services = [(("default".into(), "web".into()), Arc::new(plan))];
-        Plans { services: services.into_iter().collect(), federation: Some(Arc::new(federation)) }
+        Plans {
+            services: services.into_iter().collect(),
+            federation: Some(Arc::new(federation)),
+            ..Plans::default()
+        }
     }
 
     fn shown(plans: &Plans, name: &str, cluster: &str, endpoints: Endpoints<'_>) -> Vec<String> {
         let me = Me { name, cluster };
         let show = |target: Target| {
-            let points: Vec<_> = target.points.iter().map(|p| format!("{}:{}", p.host, p.port)).collect();
+            let points = target.points.iter().map(|p| format!("{}:{}", p.host, p.port));
+            let doors = target.doors.iter().map(|door| format!("edge {}", door.edge));
+            let points: Vec<_> = points.chain(doors).collect();
             format!("{} at {}{}", target.name, points.join(","), target.down.unwrap_or_default())
         };
         targets(plans, me, endpoints).into_iter().map(show).collect()
@@ -198,6 +232,28 @@ mod tests {
             shown(&plans, "stranger", "a", unknown).is_empty(),
             "whoever is not on the roster has no vote"
         );
+    }
+
+    #[test]
+    fn what_has_no_address_outside_is_looked_at_through_edges_there() {
+        let mut plans = plans("TCP");
+        let web = plans.services.get_mut(&("default".into(), "web".into())).unwrap();
+        Arc::make_mut(web).clusters.iter_mut().for_each(|cluster| cluster.addresses.clear());
+        let federation = Arc::make_mut(plans.federation.as_mut().unwrap());
+        federation.edges.iter_mut().for_each(|edge| edge.linked = true);
+        let unknown: Endpoints<'_> = &|_, _, _| None;
+        let through = "a/default/web:80 at edge a-1";
+        assert_eq!(
+            shown(&plans, "c-1", "c", unknown),
+            [through],
+            "b's edge has no address, so only b sees it"
+        );
+        assert_eq!(shown(&plans, "a-1", "a", unknown), ["a/default/web:80 at 10.0.0.1:80"]);
+        // Also when it is silent.
+        Arc::make_mut(plans.federation.as_mut().unwrap()).edges[0].alive = false;
+        assert_eq!(shown(&plans, "c-1", "c", unknown), [through]);
+        Arc::make_mut(plans.federation.as_mut().unwrap()).edges[0].linked = false;
+        assert!(shown(&plans, "c-1", "c", unknown).is_empty());
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl Token {
     }
 }
 
+/// A new token for edges of a member: as it is shown, and its Secret.
+pub(crate) fn mint(cluster: &str, until_s: i64) -> (String, Value) {
+    let token = Token::new();
+    (token.text(), token.secret(Some(cluster), until_s))
+}
+
 /// So many characters that nobody can guess.
 fn random(chars: usize) -> String {
     (0..chars).map(|_| char::from(ALPHABET[usize::from(luck()) % ALPHABET.len()])).collect()

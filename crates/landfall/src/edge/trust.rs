@@ -10,13 +10,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use landfall_apiserver::pki::key_hash;
 use landfall_runtime::files::write_whole;
+use landfall_runtime::tls::{Judge, Shown, Verifier};
 use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -74,8 +75,10 @@ async fn find(url: &str, hash: &str) -> Result<CertificateDer<'static>> {
     let host = uri.host().with_context(|| format!("{url:?} has no host"))?.trim_matches(['[', ']']);
     let port = uri.port_u16().unwrap_or(443);
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier =
-        Arc::new(Pinned { hash: hash.into(), provider: provider.clone(), found: Mutex::default() });
+    let verifier = Arc::new(Verifier {
+        judge: Pinned { hash: hash.into(), found: Mutex::default() },
+        provider: provider.clone(),
+    });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -86,7 +89,7 @@ async fn find(url: &str, hash: &str) -> Result<CertificateDer<'static>> {
     let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host:?} is no host"))?;
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     connected.with_context(|| format!("{url} is not the hub with the authority {hash}"))?;
-    let found = verifier.found.lock().take();
+    let found = verifier.judge.found.lock().take();
     found.context("the hub's handshake has no certificate")
 }
 
@@ -102,60 +105,21 @@ fn pem(der: &[u8]) -> String {
 #[derive(Debug)]
 struct Pinned {
     hash: String,
-    provider: Arc<CryptoProvider>,
     found: Mutex<Option<CertificateDer<'static>>>,
 }
 
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+impl Judge for Pinned {
+    fn judge(&self, shown: &Shown<'_>, provider: &Arc<CryptoProvider>) -> Result<(), rustls::Error> {
         let unknown = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let authority = intermediates.iter().find(|der| key_hash(der).as_ref() == Some(&self.hash));
+        let authority = shown.intermediates.iter().find(|der| key_hash(der).as_ref() == Some(&self.hash));
         let authority = authority.ok_or_else(unknown)?.clone().into_owned();
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone())?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let verifier = verifier.build().map_err(|_| unknown())?;
-        let verified = verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
+        let Shown { end_entity, intermediates, name, ocsp, now } = shown;
+        verifier.verify_server_cert(end_entity, intermediates, name, ocsp, *now)?;
         *self.found.lock() = Some(authority);
-        Ok(verified)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        Ok(())
     }
 }

@@ -51,16 +51,18 @@ impl Voice {
     pub(crate) fn start(edge: &core::Config, registry: &Registry, tasks: &Tasks) -> Result<Self> {
         let config = Config {
             listen: edge.dns.clone(),
+            listen_inside: edge.dns_inside.clone(),
             threads: edge.dns_threads,
             cluster: Some(edge.cluster.clone()),
             inside: edge.inside.clone(),
             nsid: Some(edge.name.clone()),
             keys: edge.transfer_keys.clone(),
+            secondaries: edge.secondaries.clone(),
             world: edge.geo_database.clone(),
             ..Config::default()
         };
-        let server =
-            if edge.dns.is_empty() { None } else { Some(landfall_dns::start(&config, tasks, registry)?) };
+        let silent = edge.dns.is_empty() && edge.dns_inside.is_empty();
+        let server = if silent { None } else { Some(landfall_dns::start(&config, tasks, registry)?) };
         Ok(Self { server, spoken: Mutex::default(), news: Notify::new() })
     }
 

@@ -1,51 +1,43 @@
 //! `landfall explain dns`: one answer in words, with the votes behind it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use landfall_api::addresses::parse_cidr;
-use landfall_api::landfall::{
-    FEDERATION_PLAN, PlanCluster, PlanFederation, PlanVote, SYSTEM_NAMESPACE, TrafficPlan, TrafficPlanSpec,
-};
-use landfall_plan::records::explain::{From, explain};
-use landfall_plan::records::places::Place;
-use landfall_plan::records::{Resolved, Scene};
+use anyhow::Result;
+use futures::{StreamExt as _, stream};
+use landfall_api::landfall::{PlanCluster, PlanVote, TrafficPlanSpec};
+use landfall_plan::records::Resolved;
+use landfall_plan::records::explain::explain;
+use landfall_plan::records::hosts::owner;
+use tokio::net::lookup_host;
 
 use super::options::DnsOptions;
+use super::plans::{self, Plans, federation, stand};
 use crate::basics::table::align;
 use crate::basics::target::Target;
 use crate::say::print;
 
-const PLANS: &str = "/apis/landfall.dev/v1alpha1/trafficplans";
-
-/// Plans by namespace and name.
-type Plans = BTreeMap<(String, String), TrafficPlanSpec>;
+/// How long a host name may take to be resolved, how many are at once, and how many are at all.
+const RESOLVE_MAX: Duration = Duration::from_secs(2);
+const TOGETHER_MAX: usize = 16;
+const HOSTS_MAX: usize = 1_000;
 
 pub(super) async fn run(options: &DnsOptions) -> Result<()> {
     let target = Target::find(&options.connection).await?;
-    let list = target.get(PLANS, "application/json").await.context("cannot read the plans")?;
-    let items = list.get("items").cloned().unwrap_or_default();
-    let plans: Vec<TrafficPlan> = serde_json::from_value(items).context("cannot read the plans")?;
-    let key = |plan: &TrafficPlan| {
-        let metadata = &plan.metadata;
-        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-    };
-    let plans: Plans = plans.into_iter().map(|plan| (key(&plan), plan.spec)).collect();
-    print(&said(&plans, &options.name, options.from.as_deref())?);
+    let plans = plans::read(&target).await?;
+    let resolved = resolve(&plans, &options.name).await;
+    print(&said(&plans, &resolved, &options.name, options.from.as_deref())?);
     Ok(())
 }
 
 /// The answer and what it was made from.
-fn said(plans: &Plans, name: &str, from: Option<&str>) -> Result<String> {
-    let whole = plans.get(&(SYSTEM_NAMESPACE.to_owned(), FEDERATION_PLAN.to_owned()));
-    let Some(federation) = whole.and_then(|plan| plan.federation.as_ref()) else {
-        bail!("the hub has not planned anything yet: has a cluster joined? See `landfall status`");
-    };
+fn said(plans: &Plans, resolved: &Resolved, name: &str, from: Option<&str>) -> Result<String> {
+    let federation = federation(plans)?;
     let (scene, from) = stand(federation, from)?;
     let find = |namespace: &str, service: &str| plans.get(&(namespace.to_owned(), service.to_owned()));
-    let resolved = Resolved::new();
-    let answer = explain(&scene, name, from, find, |host| of_host(plans, host), &resolved);
+    let host = |name: &str| of_host(plans, federation.domain.as_deref(), name);
+    let answer = explain(&scene, name, from, find, host, resolved);
     let mut out = answer.to_string();
     let service = answer.service.as_deref().and_then(|service| service.split_once('/'));
     if let Some(plan) = service.and_then(|(namespace, service)| find(namespace, service)) {
@@ -58,37 +50,31 @@ fn said(plans: &Plans, name: &str, from: Option<&str>) -> Result<String> {
     Ok(out)
 }
 
-/// Where a client stands, and the federation as it is seen from there.
-fn stand(federation: &PlanFederation, from: Option<&str>) -> Result<(Scene, From)> {
-    let Some(text) = from else {
-        return Ok((Scene::new(federation, None), From { place: Place::Unknown, inside: false }));
-    };
-    let address = text.parse::<IpAddr>().ok().or_else(|| parse_cidr(text).map(|(address, _)| address));
-    if let Some(address) = address {
-        let scene = Scene::new(federation, None);
-        let from = From::address(&scene, address);
-        return Ok((scene, from));
-    }
-    let scene = Scene::new(federation, Some(text));
-    let Some(from) = From::cluster(&scene, text) else {
-        let known: Vec<&str> = federation.members.iter().map(|member| member.name.as_str()).collect();
-        bail!(
-            "{text:?} is no address, no prefix and no cluster; there are the clusters {}",
-            known.join(", ")
-        );
-    };
-    Ok((scene, from))
+/// The plan of a host.
+fn of_host<'a>(plans: &'a Plans, domain: Option<&str>, host: &str) -> Option<(&'a str, &'a TrafficPlanSpec)> {
+    let all = plans.iter().filter(|(_, plan)| plan.federation.is_none());
+    owner(&all.map(|((namespace, _), plan)| (namespace.as_str(), plan)), domain, host)
 }
 
-/// The plan of a host, by its whole name or by a wildcard one label above.
-fn of_host<'a>(plans: &'a Plans, host: &str) -> Option<(&'a str, &'a TrafficPlanSpec)> {
-    let wildcard = host.split_once('.').map(|(_, rest)| format!("*.{rest}"));
-    let having = |wanted: &str| {
-        let mut all = plans.iter();
-        let found = all.find(|(_, plan)| plan.hosts.iter().any(|own| own.eq_ignore_ascii_case(wanted)));
-        found.map(|((namespace, _), plan)| (namespace.as_str(), plan))
+/// What the host names of load balancers resolve to, as edges ask for it too. Only those are asked for that may be answered.
+async fn resolve(plans: &Plans, name: &str) -> Resolved {
+    let first = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let concerned = plans.values().filter(|plan| plan.target_ref.name == first || !plan.hosts.is_empty());
+    let clusters = concerned.flat_map(|plan| &plan.clusters);
+    let addresses = clusters.flat_map(|cluster| cluster.addresses.iter().chain(&cluster.ingress_addresses));
+    let hosts = addresses.filter(|one| one.ip.is_none()).filter_map(|one| one.hostname.as_deref());
+    let hosts: BTreeSet<&str> = hosts.collect();
+    let look = |host: &str| {
+        let host = host.to_owned();
+        async move {
+            let found =
+                tokio::time::timeout(RESOLVE_MAX, lookup_host((host.as_str(), 0))).await.ok()?.ok()?;
+            let addresses: BTreeSet<IpAddr> = found.map(|address| address.ip()).collect();
+            Some((host, addresses.into_iter().collect::<Vec<_>>()))
+        }
     };
-    having(host).or_else(|| having(&wildcard?))
+    let looks = stream::iter(hosts.into_iter().take(HOSTS_MAX).map(look).collect::<Vec<_>>());
+    looks.buffer_unordered(TOGETHER_MAX).filter_map(std::future::ready).collect().await
 }
 
 /// What the edges say of each cluster.
@@ -116,7 +102,7 @@ fn verdict(cluster: &PlanCluster) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use landfall_api::landfall::{PlanMember, Verdict};
+    use landfall_api::landfall::{FEDERATION_PLAN, PlanFederation, PlanMember, SYSTEM_NAMESPACE, Verdict};
 
     use super::*;
 
@@ -159,14 +145,21 @@ mod tests {
             ("WEB.default.fed.example.com", Some("east")),
             ("a.shop.example.org", Some("203.0.113.9")),
         ] {
-            let said = said(&plans, name, from).unwrap();
+            let said = said(&plans, &Resolved::new(), name, from).unwrap();
             assert!(said.contains("A 192.0.2.1") && !said.contains("A 192.0.2.2"), "{said}");
             assert!(said.contains("not west") && said.contains("e1 down"), "{said}");
         }
-        let nothing = said(&plans, "other.example.net", None).unwrap();
+        let nothing = said(&plans, &Resolved::new(), "other.example.net", None).unwrap();
         assert!(nothing.contains("no zone of ours has this name"), "{nothing}");
-        let wrong = said(&plans, "web.default.fed.example.com", Some("nowhere")).unwrap_err().to_string();
+        let wrong = said(&plans, &Resolved::new(), "web.default.fed.example.com", Some("nowhere"))
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("there are the clusters east, west"), "{wrong}");
-        assert!(said(&Plans::new(), "x", None).unwrap_err().to_string().contains("landfall status"));
+        assert!(
+            said(&Plans::new(), &Resolved::new(), "x", None)
+                .unwrap_err()
+                .to_string()
+                .contains("landfall status")
+        );
     }
 }

@@ -10,6 +10,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::FutureExt as _;
@@ -17,6 +18,7 @@ use futures::future::BoxFuture;
 use landfall_api::landfall::Address;
 use landfall_apiserver::authn::bootstrap_token;
 use landfall_health::{Road, Source};
+use landfall_proxy::AccessLog;
 use landfall_runtime::clock;
 use landfall_runtime::tasks::Tasks;
 use landfall_sim::address::Block;
@@ -27,12 +29,19 @@ use serde_json::{Value, json};
 use super::home::Home;
 use super::relay::{self, Far};
 use crate::basics::target::Target;
+use crate::edge::carrier::Carriage;
 use crate::edge::core::Config;
 use crate::edge::daemon;
 use crate::edge::own::Access;
 use crate::edge::token::Token;
 use crate::edge::trust::Trust;
+use crate::edge::vips::Keeping;
 
+/// Where edges carry HTTP and HTTPS.
+pub(super) const HTTP_PORT: u16 = 8080;
+pub(super) const HTTPS_PORT: u16 = 8443;
+/// Where they let each other in.
+const LINK_PORT: u16 = 5304;
 /// Where edges answer names: a port that needs no root, and that no other service of a desktop has.
 pub(super) const DNS_PORT: u16 = 5300;
 /// Where other edges reach them, through a relay.
@@ -63,6 +72,8 @@ pub(super) fn described(world: &World) -> Vec<Value> {
             "name": name(site),
             "cluster": site.member.name(),
             "dns": SocketAddr::from((address(site), DNS_PORT)),
+            "http": SocketAddr::from((address(site), HTTP_PORT)),
+            "https": SocketAddr::from((address(site), HTTPS_PORT)),
             "admin": format!("http://{}:{ADMIN_PORT}", address(site)),
         })
     };
@@ -82,7 +93,7 @@ pub(super) async fn start(
         let own = address(site);
         let at = |port: u16| SocketAddr::from((own, port));
         relay::open(at(HUB_PORT), hub_at, site.gate().clone(), Far::Hub, tasks).await?;
-        relay::open(at(PEER_PORT), at(DNS_PORT), site.gate().clone(), Far::Caller, tasks).await?;
+        relay::open(at(PEER_PORT), at(LINK_PORT), site.gate().clone(), Far::Caller, tasks).await?;
         let token = token(hub, site)
             .await
             .with_context(|| format!("no token for the edge of {}", site.member.name()))?;
@@ -136,17 +147,36 @@ fn config(home: &Home, site: &Site, token: &str, road: &Arc<dyn Road>) -> Config
         token: Some(token.to_owned()),
         data_dir,
         dns: vec![at(DNS_PORT)],
+        dns_inside: Vec::new(),
         dns_threads: 1,
         inside: vec![site.block().to_string()],
         geo_database: None,
         transfer_keys: Vec::new(),
+        secondaries: Vec::new(),
         admin: Some(at(ADMIN_PORT)),
         addresses: vec![Address { ip: Some(own.to_string()), hostname: None }],
         peer_address: Some(format!("{own}:{PEER_PORT}")),
         node: None,
         zone: site.config.zones.first().cloned(),
+        group: None,
+        link_addresses: vec![own.into()],
+        keeping: Keeping::Loopback,
         access: Some(Access::Kubeconfig(home.join("kubeconfig"), Some(site.member.name().to_owned()))),
-        source: Source { address: Some(own.into()), road: Some(road.clone()) },
+        service: None,
+        keep_in: None,
+        source: Source { address: Some(own.into()), road: Some(road.clone()), bridge: None },
+        carriage: Carriage {
+            http: vec![at(HTTP_PORT)],
+            https: vec![at(HTTPS_PORT)],
+            peer: vec![at(LINK_PORT)],
+            ports_on: vec![own.into()],
+            threads: 1,
+            access_log: AccessLog::Errors,
+            // A cluster that dies does not wait.
+            drain: Duration::ZERO,
+            buckets_may_be_local: true,
+            ..Carriage::default()
+        },
     }
 }
 

@@ -173,6 +173,40 @@ fn joins_that_cannot_be() {
     );
 }
 
+/// By her role she may do everything; but the members' credentials are no role's to give out.
+#[test]
+fn an_operator_who_is_no_administrator_joins_clusters_and_reads_no_token() {
+    let base = tempfile::tempdir().unwrap();
+    let playground = Playground::start(base.path(), &["--clusters", "1"]);
+    let hub = Hub::start();
+    let operator =
+        Operator { directory: base.path(), hub: &hub.kubeconfig, members: &playground.kubeconfig() };
+    let binding = serde_json::json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "operators"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
+    });
+    let file = base.path().join("operators.json");
+    std::fs::write(&file, binding.to_string()).unwrap();
+    operator.ok(&format!("apply -f {} --kubeconfig HUB", file.display()));
+    let join = format!("join east {AT} --context us-east --hub-context alice");
+    assert!(operator.ok(&join).ends_with("east is ready.\n"));
+    operator.refused(
+        "get secret cluster-east -n landfall-system --kubeconfig HUB --context alice",
+        "are read by the hub and by the group system:masters only",
+    );
+    let all = operator.ok("get secrets -A --kubeconfig HUB --context alice");
+    assert!(!all.contains("cluster-east"), "{all}");
+    // Again: she cannot see the token that is there, and puts another in its place.
+    assert!(operator.ok(&join).ends_with("east is ready.\n"));
+    assert!(operator.token("east").len() > 100);
+    let screen = operator.ok("status --kubeconfig HUB --context alice");
+    assert!(screen.lines().any(|line| line.starts_with("east")), "{screen}");
+    let left = operator.ok(&format!("unjoin east {AT} --context us-east --hub-context alice"));
+    assert!(left.ends_with("the hub's account in the member removed\n"), "{left}");
+    operator.refused("get secret cluster-east -n landfall-system --kubeconfig HUB", "not found");
+}
+
 #[test]
 fn a_real_kubernetes_joins_with_a_lasting_token() {
     if let Some(why) = missing() {

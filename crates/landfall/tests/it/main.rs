@@ -1,5 +1,6 @@
 //! The binary as its users meet it: started as a process, spoken to by unmodified clients.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::print_stdout, reason = "what a test prints is shown when it fails")]
 
 mod clusters;
 mod compare;
@@ -7,8 +8,10 @@ mod echo;
 mod edges;
 mod faults;
 mod federation;
+mod hard;
 mod members;
 mod playground;
 mod publish;
 mod readme;
 mod support;
+mod vips;

@@ -90,6 +90,11 @@ fn a_rollout_goes_from_cluster_to_cluster_and_stops_where_it_fails() {
         conditions.iter().find(|c| c["type"] == "RollingOut").map(|c| c["reason"].clone()).unwrap_or_default()
     });
     assert_eq!(json!(images()), json!(["echo:1", "echo:2", "echo:1"]));
+    // Who waits for the rollout is not told that it is done.
+    let object = playground.object("federation", "deployment careful");
+    assert_ne!(object["status"]["observedGeneration"], object["metadata"]["generation"], "{object}");
+    let told = object["metadata"]["annotations"]["landfall.dev/clusters"].as_str().unwrap_or("").to_owned();
+    assert_eq!(told.matches("RolloutHeld").count(), 2, "{told}");
     playground.give(&careful("echo:3", "200"));
     becomes("it goes on", &json!(["echo:3", "echo:3", "echo:3"]), || json!(images()));
     playground.kubectl_ok("rollout status deployment/careful --timeout=60s");

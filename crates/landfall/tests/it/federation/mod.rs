@@ -1,11 +1,15 @@
 //! The federation as its users meet it: kubectl at the hub, kubectl at the members, and clusters that die.
 
+mod carries;
+mod clients;
 mod deletes;
 mod divides;
+mod groups;
 mod leaders;
 mod mistakes;
 mod moves;
 mod names;
+mod routes;
 mod spreads;
 mod traffic;
 

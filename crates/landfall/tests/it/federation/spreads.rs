@@ -61,6 +61,14 @@ fn shards_that_are_changed_or_deleted_by_hand_are_healed() {
         shard()["metadata"]["labels"]["landfall.dev/federation"].clone()
     });
     assert_eq!(shard()["metadata"]["annotations"]["mine"], "stays", "what others wrote is theirs");
+    becomes("it is told", &(true, true), || {
+        let events = playground.kubectl_ok("get events --field-selector reason=HealInCluster");
+        let of = |what: &str| events.contains(what);
+        (
+            of("us-east: changed in the member: spec.replicas"),
+            of("eu-west: the shard is gone: it is made again"),
+        )
+    });
 
     // A rollout at the federation is one in every cluster, and its end is told.
     playground.kubectl_ok("set image deployment/web echo=echo:2");

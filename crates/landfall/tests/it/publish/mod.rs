@@ -4,6 +4,7 @@ mod battery;
 // As the binary gives it to the reconcilers.
 #[path = "../../../src/keys.rs"]
 mod keys;
+mod playground;
 mod servers;
 mod skydns;
 mod world;

@@ -54,6 +54,7 @@ impl World {
             kinds: landfall_api::kinds::federation(),
             definitions: landfall_api::landfall::definitions(),
             identity: "it".into(),
+            admission: None,
             beside: None,
             edge_certificate_s: 3600,
         };
@@ -77,8 +78,12 @@ impl World {
     /// Another hub leads from now on; it knows nothing but what stands at the API and in the zones.
     pub(super) async fn lead(&mut self) {
         self.retire().await;
-        let config =
-            Config { federation: "fed".into(), domain: Some("example.com".into()), keys: Some(keys::open) };
+        let config = Config {
+            federation: "fed".into(),
+            domain: Some("example.com".into()),
+            keys: Some(keys::open),
+            mint: None,
+        };
         let registry = self.registry.clone();
         let federation = Arc::new(Federation::new(config, self.client.clone(), Metrics::new(&registry)));
         sources::follow(&federation).await;

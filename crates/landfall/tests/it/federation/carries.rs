@@ -1,0 +1,225 @@
+//! What edges carry: requests go to the nearest cluster, what it has no room for to the next, and nobody notices that one dies, falls
+//! silent, comes or goes.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use landfall_sim::clients::{Asking, Clients};
+use serde_json::Value;
+
+use super::{MEMBERS, becomes, playground};
+use crate::support::{Playground, find, skip, text};
+
+const HOST: &str = "web.example.com";
+/// How long a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Requests a second.
+const RATE: u32 = 200;
+/// Answers that show that somebody is asked.
+const SOME: usize = 100;
+
+impl Playground {
+    /// Where the edge of a cluster carries HTTP.
+    fn carries_at(&self, cluster: &str) -> String {
+        let addresses = self.addresses();
+        let edges = addresses["edges"].as_array().unwrap();
+        let edge = edges.iter().find(|edge| edge["cluster"] == cluster).unwrap();
+        edge["http"].as_str().unwrap().to_owned()
+    }
+
+    /// Who answers a request at the edge of a cluster, or what went wrong.
+    fn asked(&self, cluster: &str, host: &str) -> String {
+        ask(&self.carries_at(cluster), host).unwrap_or_else(|wrong| wrong)
+    }
+
+    /// Clients who come in at the edge of a cluster.
+    fn crowd(&self, cluster: &str, host: &str, per_second: u32) -> Clients {
+        let addresses = vec![self.carries_at(cluster).parse().unwrap()];
+        let (host, path) = (host.to_owned(), "/".to_owned());
+        Clients::begin(Asking { addresses, host, path, per_second, patience: PATIENCE }).unwrap()
+    }
+}
+
+/// The cluster that answers a request.
+fn ask(at: &str, host: &str) -> Result<String, String> {
+    let said = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(at)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes)?;
+        Ok(text(&bytes))
+    };
+    let said = said().map_err(|error| error.to_string())?;
+    let (head, body) = said.split_once("\r\n\r\n").ok_or_else(|| format!("no answer: {said:?}"))?;
+    if !head.starts_with("HTTP/1.1 200 ") {
+        return Err(head.lines().next().unwrap_or("").to_owned());
+    }
+    let body: Value = serde_json::from_str(body).map_err(|error| format!("{error}: {body:?}"))?;
+    Ok(body["cluster"].as_str().unwrap_or("nobody").to_owned())
+}
+
+/// Waits until a cluster answers, from now on.
+#[track_caller]
+fn answers(clients: &Clients, cluster: &str) {
+    let since = clients.elapsed();
+    becomes(&format!("{cluster} answers"), &true, || clients.answered_since(cluster, since) > SOME);
+}
+
+/// Ends clients, of whom nobody noticed anything; how often each cluster has answered.
+#[track_caller]
+fn content(clients: Clients) -> BTreeMap<String, usize> {
+    let answers = clients.end();
+    let all = landfall_sim::clients::tally(&answers);
+    let failed: Vec<_> = all.iter().filter(|(by, _)| by.is_err()).collect();
+    let slow = answers.iter().filter(|answer| answer.took > Duration::from_millis(250)).count();
+    let longest = answers.iter().map(|answer| answer.took).max().unwrap_or_default();
+    println!("{all:?}; {slow} took more than 250 ms, the longest {longest:?}");
+    assert!(failed.is_empty(), "{failed:?} of {all:?}");
+    all.into_iter().filter_map(|(by, count)| Some((by.ok()?, count))).collect()
+}
+
+/// A playground with an Ingress whose service is in all clusters, and inside them only.
+fn carried(suite: &str, base: &std::path::Path) -> Option<Playground> {
+    let playground = playground(suite, base)?;
+    playground.kubectl_ok("create deployment web --image=echo --replicas=6");
+    playground.kubectl_ok("expose deployment web --port=8080");
+    playground.kubectl_ok(&format!("create ingress web --rule={HOST}/*=web:8080"));
+    for cluster in MEMBERS {
+        becomes(&format!("{cluster}'s edge asks its own cluster"), &cluster.to_owned(), || {
+            playground.asked(cluster, HOST)
+        });
+    }
+    Some(playground)
+}
+
+#[test]
+fn nobody_notices_that_the_cluster_that_answers_is_lost() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = carried("carries: the loss of a cluster", base.path()) else { return };
+    // Through the edge of the next nearest.
+    assert!(playground.landfall(&["cordon", "us-east"]).status.success());
+    becomes("the next nearest answers", &"eu-west".to_owned(), || playground.asked("us-east", HOST));
+    // By its name nobody reaches the service elsewhere: clients inside are told of their own cluster, though it is cordoned.
+    let own = playground.object("us-east", "service web")["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    let inside = playground.dns("us-east").0;
+    let name = "web.default.federation.example.com";
+    if find("dig").is_some() {
+        becomes("clients inside are answered", &own, || {
+            playground.dig("us-east", &["-b", &inside, "+short", name]).trim().to_owned()
+        });
+    } else {
+        skip("carries: names of a cordoned service", "dig not found");
+    }
+    let verdict = || {
+        let plan = playground.object("federation", "trafficplan web");
+        let clusters = plan["spec"]["clusters"].as_array().cloned().unwrap_or_default();
+        clusters.iter().find(|cluster| cluster["name"] == "eu-west").map(|one| one["verdict"]["up"] == true)
+    };
+
+    let clients = playground.crowd("us-east", HOST, RATE);
+    // It dies; or it falls silent, as a cut cable does.
+    for fault in [&["kill", "eu-west"][..], &["cut", "us-east", "eu-west"]] {
+        answers(&clients, "eu-west");
+        playground.fault(fault);
+        answers(&clients, "asia-east");
+        if fault[0] == "kill" {
+            becomes("the dead one is out of the plan", &Some(false), verdict);
+        }
+        playground.fault(&["heal"]);
+        becomes("it is up again", &Some(true), verdict);
+    }
+    answers(&clients, "eu-west");
+    content(clients);
+}
+
+#[test]
+fn what_the_nearest_has_no_room_for_goes_to_the_next() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = carried("carries: overflow", base.path()) else { return };
+    // Two endpoints in each cluster; three times what one cluster can carry.
+    playground.give(
+        "{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: web}, spec: {capacity: {requestsPerSecond: 20}}}",
+    );
+    let clients = playground.crowd("us-east", HOST, 120);
+    let share = |cluster: &str| {
+        let plan = playground.object("federation", "trafficplan web");
+        let vantages = plan["spec"]["vantages"].as_array().cloned().unwrap_or_default();
+        let choices = vantages.iter().find(|vantage| vantage["cluster"] == "us-east").cloned();
+        let choices = choices.and_then(|vantage| vantage["choices"].as_array().cloned()).unwrap_or_default();
+        let choice = choices.into_iter().find(|choice| choice["cluster"] == cluster);
+        choice.and_then(|choice| choice["fraction"].as_f64()).unwrap_or(0.0)
+    };
+    becomes("the nearest keeps what it can carry, the next takes some", &true, || {
+        let (near, next) = (share("us-east"), share("eu-west"));
+        near > 0.0 && near < 0.6 && next > 0.0
+    });
+    let since = clients.elapsed();
+    becomes("both answer", &true, || {
+        ["us-east", "eu-west"].iter().all(|name| clients.answered_since(name, since) > SOME)
+    });
+    let percent = |name: &str| {
+        let all: usize = MEMBERS.iter().map(|name| clients.answered_since(name, since)).sum();
+        clients.answered_since(name, since) * 100 / all.max(1)
+    };
+    println!(
+        "120 requests/s where 40 can be carried: {}",
+        ["us-east", "eu-west", "asia-east"].map(|name| format!("{name} {} %", percent(name))).join(", ")
+    );
+    content(clients);
+
+    // Without a limit, but with one cluster that is to be tried out.
+    playground.give(
+        "{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: web}, spec: {canary: {percent: 10, clusters: {names: [asia-east]}}}}",
+    );
+    becomes("a tenth is for the one to be tried out", &true, || {
+        (share("asia-east") - 0.1).abs() < 0.001 && share("us-east") > 0.89
+    });
+    let clients = playground.crowd("us-east", HOST, RATE);
+    becomes("it is asked", &true, || clients.answered_since("us-east", Duration::ZERO) > 900);
+    let by = content(clients);
+    let (near, tried) = (by.get("us-east").copied().unwrap_or(0), by.get("asia-east").copied().unwrap_or(0));
+    println!("a tenth for asia-east: {tried} of {}", near + tried);
+    // Of a thousand requests between 60 and 140, but for one time in ten thousand.
+    assert!((near + tried) * 6 / 100 < tried && tried < (near + tried) * 14 / 100, "{by:?}");
+}
+
+/// The third design's, at ports that everybody may listen at.
+const SHOPPING: &str = "
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: shopping}, spec: {replicas: 6, selector: {matchLabels: {app: shopping}},
+  template: {metadata: {labels: {app: shopping}}, spec: {containers: [{name: shopping, image: echo, ports: [{containerPort: 8080}]}]}}}}
+---
+{apiVersion: landfall.dev/v1alpha1, kind: MultiClusterIngress, metadata: {name: my-mci}, spec: {template: {spec: {
+  backend: {serviceName: my-mc-service, servicePort: 80},
+  rules: [{host: foo.bar.com, http: {paths: [{backend: {serviceName: my-mc-service, servicePort: 80}}]}}]}}}}
+---
+{apiVersion: landfall.dev/v1alpha1, kind: MultiClusterService, metadata: {name: my-mc-service}, spec: {template: {
+  selector: {app: shopping}, ports: [{name: web, protocol: TCP, port: 80, targetPort: 8080}],
+  clusters: [{selector: {matchLabels: {region: us}}}]}}}
+";
+
+#[test]
+fn clusters_come_and_go_by_their_labels_and_nobody_notices() {
+    const HOST: &str = "foo.bar.com";
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground("carries: multi-cluster ingress", base.path()) else { return };
+    playground.kubectl_ok("label cluster us-east region=us --overwrite");
+    playground.give(SHOPPING);
+    becomes("the one that is chosen answers", &"us-east".to_owned(), || playground.asked("eu-west", HOST));
+    let clients = playground.crowd("eu-west", HOST, RATE);
+    answers(&clients, "us-east");
+    for (label, by) in [
+        ("eu-west region=us", "eu-west"),
+        ("eu-west region-", "us-east"),
+        ("asia-east region=us", "us-east"),
+        ("us-east region-", "asia-east"),
+        ("eu-west region=us", "eu-west"),
+    ] {
+        playground.kubectl_ok(&format!("label cluster {label} --overwrite"));
+        becomes(&format!("{label}: who answers"), &by.to_owned(), || playground.asked("eu-west", HOST));
+        answers(&clients, by);
+    }
+    content(clients);
+}

@@ -1,0 +1,148 @@
+//! The first design's four classes of clients, as real ones, when the cluster that answers them dies: who survives it.
+//!
+//! | class | looks up | tries | survives |
+//! |---|---|---|---|
+//! | well-written | every time | all addresses | yes |
+//! | dumb | once | all addresses | yes |
+//! | dumber | once | the first address | no, until the cluster is back |
+//! | browser | once, and keeps its connection | all addresses | yes |
+//!
+//! How long it takes each of them is measured by `cargo xtask bench failover`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use super::{MEMBERS, becomes, playground};
+use crate::support::{Playground, find, skip, text};
+
+const NAME: &str = "web.default.federation.example.com";
+const PORT: u16 = 8080;
+/// Where the clients are, and who dies.
+const NEAR: &str = "eu-west";
+
+/// The addresses of the name, as the first edge that answers gives them: the nearest edge is asked first.
+fn look_up(playground: &Playground) -> Vec<String> {
+    for edge in [NEAR, "us-east", "asia-east"] {
+        let said = playground.dig(edge, &["+short", NAME]);
+        let found: Vec<String> =
+            said.lines().filter(|line| !line.starts_with(';')).map(str::to_owned).collect();
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    Vec::new()
+}
+
+fn curl(addresses: &[String]) -> Command {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--fail", "--ipv4", "--max-time", "20", "--noproxy", "*", "--resolve"]);
+    command.arg(format!("{NAME}:{PORT}:{}", addresses.join(",")));
+    command
+}
+
+/// Which cluster answers one request to these addresses; none where nobody does.
+fn ask(addresses: &[String]) -> Option<String> {
+    let output = curl(addresses).arg(format!("http://{NAME}:{PORT}/")).output().unwrap();
+    output.status.success().then(|| cluster(&text(&output.stdout))).flatten()
+}
+
+fn cluster(body: &str) -> Option<String> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    body["cluster"].as_str().map(str::to_owned)
+}
+
+/// One curl for all requests, which keeps its connection and what it knows of the name.
+struct Browser {
+    process: Child,
+    /// Who answered last.
+    last: Arc<Mutex<Option<String>>>,
+}
+
+impl Browser {
+    fn open(addresses: &[String]) -> Self {
+        let mut command = curl(addresses);
+        command.args(["--rate", "5/s", "--no-buffer", "--write-out", "\\n"]);
+        command.arg(format!("http://{NAME}:{PORT}/?[1-1000000]"));
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let last = Arc::new(Mutex::new(None));
+        let seen = last.clone();
+        std::thread::spawn(move || {
+            // An answer is JSON of many lines, one of which tells this.
+            for line in lines.map_while(Result::ok) {
+                let told =
+                    line.trim().strip_prefix("\"cluster\": \"").and_then(|rest| rest.split('"').next());
+                if let Some(cluster) = told {
+                    *seen.lock().unwrap() = Some(cluster.to_owned());
+                }
+            }
+        });
+        Self { process, last }
+    }
+
+    fn last(&self) -> Option<String> {
+        self.last.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn four_classes_of_clients_lose_their_cluster() {
+    for program in ["dig", "curl"] {
+        if find(program).is_none() {
+            return skip("classes of clients", &format!("{program} not found"));
+        }
+    }
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground("classes of clients", base.path()) else { return };
+    playground.kubectl_ok("create deployment web --image=echo --replicas=6");
+    playground.kubectl_ok(&format!("expose deployment web --port={PORT} --type=LoadBalancer"));
+    for member in MEMBERS {
+        becomes(&format!("{member} has its shard"), &true, || {
+            playground.kubectl(&format!("--context {member} get service web")).status.success()
+        });
+        becomes(&format!("{member} serves"), &Some(member.to_owned()), || {
+            ask(&[playground.address(member, "web")])
+        });
+    }
+    let near = playground.address(NEAR, "web");
+    becomes("the nearest is first", &(Some(near.clone()), 3), || {
+        let found = look_up(&playground);
+        (found.first().cloned(), found.len())
+    });
+    let known = look_up(&playground);
+    let browser = Browser::open(&known);
+    let well_written = || ask(&look_up(&playground));
+    let dumb = || ask(&known);
+    let dumber = || ask(&known[..1]);
+    let here = Some(NEAR.to_owned());
+    for (class, client) in [
+        ("well-written", &well_written as &dyn Fn() -> Option<String>),
+        ("dumb", &dumb),
+        ("dumber", &dumber),
+        ("browser", &|| browser.last()),
+    ] {
+        becomes(&format!("{class}: the nearest answers"), &here, client);
+    }
+
+    playground.fault(&["kill", NEAR]);
+    let elsewhere = |answer: Option<String>| answer.is_some_and(|cluster| cluster != NEAR);
+    becomes("well-written: another answers", &true, || elsewhere(well_written()));
+    becomes("dumb: another answers", &true, || elsewhere(dumb()));
+    becomes("browser: another answers", &true, || elsewhere(browser.last()));
+    becomes("whoever looks up is not told of the dead", &false, || look_up(&playground).contains(&near));
+    assert_eq!(dumber(), None, "who knows one address has nowhere to go");
+
+    playground.fault(&["heal"]);
+    becomes("dumber: the nearest answers again", &here, dumber);
+    becomes("well-written: it is first again", &here, well_written);
+}
