@@ -26,6 +26,8 @@ const LAYERS: &[(&str, u8, &str)] = &[
     ("control", 2, "the reconcilers: observe, plan, apply"),
     ("dns", 2, "answers DNS from compiled plans"),
     ("health", 2, "probes, and keeps this edge's opinion"),
+    ("proxy", 2, "carries HTTP, TCP and UDP to the best endpoint"),
+    ("vip", 2, "holds a virtual IP on exactly one node of a group"),
     ("sim", 3, "simulated member clusters: controllers, node agents, faults"),
     ("rig", 3, "whole real Kubernetes clusters in network namespaces"),
     ("landfall", 4, "the binary: command line and composition"),
@@ -38,6 +40,7 @@ const PRIVATE: &[(&str, &[&str])] = &[
     ("tonic", &["store"]),
     ("hickory-proto", &["control", "dns"]),
     ("maxminddb", &["dns"]),
+    ("rtnetlink", &["vip"]),
     ("landfall-store", &["apiserver", "sim", "landfall", "xtask"]),
 ];
 

@@ -28,6 +28,8 @@ const NEEDS: &[Need] = &[
     Need { program: "dig", package: "bind9-dnsutils", suites: "publishing to other DNS servers" },
     Need { program: "etcdctl", package: "etcd-client", suites: "publishing to CoreDNS" },
     Need { program: "curl", package: "curl", suites: "bad input" },
+    Need { program: "keepalived", package: "keepalived", suites: "virtual IPs by keepalived" },
+    Need { program: "tcpdump", package: "tcpdump", suites: "virtual IPs by keepalived" },
     Need { program: "dig", package: "bind9-dnsutils", suites: "DNS by dig" },
 ];
 

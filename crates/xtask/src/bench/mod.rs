@@ -1,9 +1,13 @@
 //! `cargo xtask bench NAME`: us and the peer in one run on one machine, and the ratio.
 
 mod apiserver;
+mod binding;
 mod dns;
+mod drill;
+mod failover;
 mod members;
 mod propagate;
+mod proxy;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,24 +26,37 @@ pub(crate) struct Options {
 enum What {
     /// The API server: kube-apiserver with etcd, our hub with etcd, our hub embedded, under the same load over TLS.
     Apiserver(apiserver::Settings),
+    /// Binding: how long the planner takes to bind many Ingresses to many groups of edges.
+    Binding(binding::Settings),
     /// DNS: us, gdnsd and Knot with the same zone, under dnsperf.
     Dns(dns::Settings),
+    /// The drill: a cluster is lost under load and comes back, behind us, nginx and haproxy.
+    Drill(drill::Settings),
+    /// Failover: how long names lead to a dead cluster, and which clients notice. Needs root.
+    Failover(failover::Settings),
     /// Simulated members: how long many take to start in one process, and what they and their pods weigh.
     Members(members::Settings),
     /// Propagation: from the hub's acknowledgement until every one of many simulated members has it.
     Propagate(propagate::Settings),
+    /// The proxy: us, nginx and haproxy in front of the same backend, under wrk and h2load; and many routes that change.
+    Proxy(proxy::Settings),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    // Its load generator is not ours.
-    if cfg!(debug_assertions) && !matches!(options.what, What::Dns(_)) {
+    // Their load generators are not ours, or what is measured is built apart.
+    let theirs = matches!(options.what, What::Binding(_) | What::Dns(_) | What::Failover(_) | What::Proxy(_));
+    if cfg!(debug_assertions) && !theirs {
         return run_optimised();
     }
     match &options.what {
         What::Apiserver(settings) => apiserver::run(settings),
+        What::Binding(settings) => binding::run(settings),
         What::Dns(settings) => dns::run(settings),
+        What::Drill(settings) => drill::run(settings),
+        What::Failover(settings) => failover::run(settings),
         What::Members(settings) => members::run(settings),
         What::Propagate(settings) => propagate::run(settings),
+        What::Proxy(settings) => proxy::run(settings),
     }
 }
 

@@ -21,6 +21,10 @@ use crate::shell::say;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// What takes longer is told one by one.
+const SLOW: Duration = Duration::from_millis(300);
+/// Slow objects closer to each other than this are told of together.
+const TOGETHER: Duration = Duration::from_secs(1);
 /// The label that says which version of an object a shard is.
 const STEP: &str = "bench-step";
 
@@ -84,6 +88,9 @@ async fn measure(settings: &Settings, landfall: &Path) -> Result<BTreeMap<&'stat
     let objects = objects(settings);
     first(&mut connection, &arrivals).await?;
     say(&format!("    {} members joined", settings.clusters));
+    // Joining has written namespaces; what follows is counted from here.
+    quiet(&mut connection, settings.clusters).await?;
+    let joined = metric(&mut connection, "landfall_shard_writes_total").await?;
 
     for (step, median, high) in [
         ("create", "1. create to all members, median ms", "2. create to all members, P99 ms"),
@@ -95,9 +102,9 @@ async fn measure(settings: &Settings, landfall: &Path) -> Result<BTreeMap<&'stat
         say(&format!("    {step}: P99 {:.0} ms", percentile(&times, 0.99)));
     }
     quiet(&mut connection, settings.clusters).await?;
-    let writes = metric(&mut connection, "landfall_shard_writes_total").await?;
-    // Every object twice, and the first one, in every member.
-    let needed = (objects.len() * 2 + 1) * settings.clusters;
+    let writes = metric(&mut connection, "landfall_shard_writes_total").await? - joined;
+    // Every object twice in every member.
+    let needed = objects.len() * 2 * settings.clusters;
     rows.insert("5. writes to members beyond those that were needed", writes - needed as f64);
     rows.insert("6. resident memory of the hub, MB", hub.resident_mb()?);
     rows.insert("7. shards", (objects.len() * settings.clusters) as f64);
@@ -244,9 +251,10 @@ fn objects(settings: &Settings) -> Vec<Object> {
     };
     let (services, deployments) = (many(settings.services), many(settings.deployments));
     let mut all: Vec<Object> = (0..services).map(service).chain((0..deployments).map(deployment)).collect();
-    // Mixed, always in the same way.
+    // Mixed, always in the same way: sums alone would keep names apart that begin alike.
     all.sort_by_key(|(_, _, name, _)| {
-        name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+        let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        sum.wrapping_mul(0x9e37_79b1).rotate_left(15).wrapping_mul(0x85eb_ca6b)
     });
     all
 }
@@ -274,12 +282,38 @@ async fn paced(
         acknowledged.push((format!("{plural}/{name}/{step}"), Instant::now()));
     }
     let mut times = Vec::with_capacity(acknowledged.len());
+    let mut slow = Vec::new();
     for (what, since) in &acknowledged {
-        let arrived = arrivals.everywhere(what).await?;
-        times.push(arrived.saturating_duration_since(*since).as_secs_f64() * 1000.0);
+        let took = arrivals.everywhere(what).await?.saturating_duration_since(*since);
+        if took > SLOW {
+            slow.push((since.duration_since(began), took));
+        }
+        times.push(took.as_secs_f64() * 1000.0);
     }
+    say_slow(&slow);
     times.sort_by(f64::total_cmp);
     Ok(times)
+}
+
+/// Says when it was slow: one pause of the machine and a slowness of ours look the same in a percentile.
+fn say_slow(slow: &[(Duration, Duration)]) {
+    let mut spans: Vec<(Duration, Duration, Duration, usize)> = Vec::new();
+    for (at, took) in slow {
+        match spans.last_mut() {
+            Some((_, until, longest, count)) if at.saturating_sub(*until) < TOGETHER => {
+                (*until, *longest, *count) = (*at, (*longest).max(*took), *count + 1);
+            }
+            _ => spans.push((*at, *at, *took, 1)),
+        }
+    }
+    for (from, until, longest, count) in spans {
+        say(&format!(
+            "    slow from {:.1} s to {:.1} s: {count} objects, at most {} ms",
+            from.as_secs_f64(),
+            until.as_secs_f64(),
+            longest.as_millis()
+        ));
+    }
 }
 
 /// Changes an object as users do: read, change, write, and again when somebody else wrote meanwhile.

@@ -50,6 +50,16 @@ impl Contender {
 
 /// Starts all of them with the same names.
 pub(super) fn start_all(directory: &Path, names: usize, prefixes: u32) -> Result<Vec<Contender>> {
+    let health = health()?;
+    Ok(vec![
+        start_ours(names, prefixes)?,
+        gdnsd(directory, names, prefixes, health)?,
+        knot(directory, names)?,
+    ])
+}
+
+/// Starts ours alone.
+pub(super) fn start_ours(names: usize, prefixes: u32) -> Result<Contender> {
     let serve = step("release build", || {
         run(Command::new("cargo").args([
             "build",
@@ -61,12 +71,7 @@ pub(super) fn start_all(directory: &Path, names: usize, prefixes: u32) -> Result
         ]))?;
         release_binary("examples/serve")
     })?;
-    let health = health()?;
-    Ok(vec![
-        landfall(&serve, names, prefixes)?,
-        gdnsd(directory, names, prefixes, health)?,
-        knot(directory, names)?,
-    ])
+    landfall(&serve, names, prefixes)
 }
 
 fn landfall(serve: &Path, names: usize, prefixes: u32) -> Result<Contender> {

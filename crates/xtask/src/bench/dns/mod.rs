@@ -12,13 +12,15 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde_json::json;
 
-use self::contender::{Contender, start_all};
+use self::contender::{Contender, start_all, start_ours};
 use self::load::{Figures, run as load};
 use crate::setup;
 use crate::shell::say;
 
 /// Names in the zone.
 const NAMES: usize = 10_000;
+/// Names with which ours is only weighed.
+const MANY_NAMES: usize = 100_000;
 /// Prefixes of clients.
 const PREFIXES: u32 = 3_000;
 
@@ -44,23 +46,40 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
     let result = measure(&directory, rounds, seconds);
     // Nothing more can be done about files that do not go.
     let _ = std::fs::remove_dir_all(&directory);
-    let table = result?;
+    let Measured { table, weights } = result?;
     show(&table);
+    weigh(&weights);
     if let Some(file) = &settings.json {
         let rows = table.iter().flat_map(|(load, rows)| {
             rows.iter().map(
                 move |(server, figures)| json!({"load": load, "server": server, "figures": figures.json()}),
             )
         });
-        std::fs::write(file, serde_json::to_vec_pretty(&rows.collect::<Vec<_>>())?)?;
+        let weights = weights
+            .iter()
+            .map(|weight| json!({"server": weight.server, "names": weight.names, "residentMb": weight.mb}));
+        std::fs::write(file, serde_json::to_vec_pretty(&rows.chain(weights).collect::<Vec<_>>())?)?;
     }
     Ok(())
+}
+
+/// All that was measured.
+struct Measured {
+    table: Vec<Row>,
+    weights: Vec<Weight>,
+}
+
+/// What a server weighs with so many names.
+struct Weight {
+    server: &'static str,
+    names: usize,
+    mb: f64,
 }
 
 /// Figures of one load, by contender.
 type Row = (&'static str, Vec<(&'static str, Figures)>);
 
-fn measure(directory: &std::path::Path, rounds: usize, seconds: u32) -> Result<Vec<Row>> {
+fn measure(directory: &std::path::Path, rounds: usize, seconds: u32) -> Result<Measured> {
     let contenders = start_all(directory, NAMES, PREFIXES)?;
     let questions = directory.join("questions");
     let lines: String = (0..NAMES).map(|n| format!("svc-{n}.bench.fed.example.com A\n")).collect();
@@ -79,12 +98,22 @@ fn measure(directory: &std::path::Path, rounds: usize, seconds: u32) -> Result<V
         table
             .push((*name, all.into_iter().map(|(name, figures)| (name, Figures::middle(figures))).collect()));
     }
-    for Contender { name, memory_mb, .. } in
-        contenders.iter().map(Contender::weigh).collect::<Result<Vec<_>>>()?
-    {
-        say(&format!("    {name}: {memory_mb:.0} MB resident"));
+    let weight = |contender: &Contender, names: usize| {
+        contender.weigh().map(|weighed| Weight { server: weighed.name, names, mb: weighed.memory_mb })
+    };
+    let mut weights: Vec<Weight> =
+        contenders.iter().map(|contender| weight(contender, NAMES)).collect::<Result<_>>()?;
+    weights.push(weight(&start_ours(MANY_NAMES, PREFIXES)?, MANY_NAMES)?);
+    Ok(Measured { table, weights })
+}
+
+fn weigh(weights: &[Weight]) {
+    say("");
+    say("| server | names | resident, MB |");
+    say("|---|--:|--:|");
+    for Weight { server, names, mb } in weights {
+        say(&format!("| {server} | {names} | {mb:.0} |"));
     }
-    Ok(table)
 }
 
 fn show(table: &[Row]) {

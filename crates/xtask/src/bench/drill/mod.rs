@@ -1,0 +1,281 @@
+//! The drill: the cluster that answers is lost under load, and comes back; behind us, nginx and haproxy.
+//!
+//! Three clusters of a playground, or real ones of a rig. Clients come in at the first, whose own pods are not to be asked; the second answers,
+//! and is lost: it dies, or falls silent. Ours is the edge of the first cluster. nginx and haproxy are configured as one would by hand, with the
+//! three clusters' load balancers and the checks they have. Each has the machine to itself while it is measured; all face the same.
+
+mod overflow;
+mod peers;
+mod real;
+mod simulated;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use landfall_sim::clients::{Answer, Asking, Clients};
+use serde_json::{Value, json};
+
+use self::overflow::Overflow;
+use self::peers::PEERS;
+use crate::setup;
+use crate::shell::say;
+
+/// A request that took longer was noticed.
+const NOTICED: Duration = Duration::from_millis(250);
+/// How long a client waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(clap::Args)]
+pub(super) struct Settings {
+    /// Shorter phases.
+    #[arg(long)]
+    quick: bool,
+    /// On real clusters, not simulated ones. Needs root.
+    #[arg(long)]
+    rig: bool,
+    /// Requests a second.
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    rate: u32,
+    /// The binary to measure; a release build is made when none is given.
+    #[arg(long, value_name = "FILE")]
+    landfall: Option<PathBuf>,
+    /// Also write the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Where a drill takes place.
+trait Place {
+    /// What it is, in words.
+    fn name(&self) -> &'static str;
+    /// What can happen to a cluster.
+    fn losses(&self) -> &'static [Loss];
+    /// Where our edge carries requests, and for which host.
+    fn ours(&self) -> (SocketAddr, &str);
+    /// The load balancers of the three clusters, the one that answers first.
+    fn balancers(&self) -> &[SocketAddr; 3];
+    /// The names of the cluster that answers, and of the next.
+    fn clusters(&self) -> [&str; 2];
+    /// Where proxies that stand beside our edge speak from.
+    fn beside(&self) -> Option<IpAddr>;
+    /// The cluster that answers is lost.
+    fn lose(&self, loss: &Loss) -> Result<()>;
+    /// It is back, and everything that is of ours is whole.
+    fn heal(&self) -> Result<()>;
+    /// What becomes of more requests than a cluster can carry; where that can be told.
+    fn overflow(&self) -> Option<Result<Overflow>> {
+        None
+    }
+    /// Waits until clients at this address are answered by the cluster that should.
+    fn settled(&self, address: SocketAddr, host: &str) -> Result<()>;
+}
+
+/// How a cluster is lost.
+struct Loss {
+    /// In words.
+    name: &'static str,
+    /// What the place is told.
+    fault: &'static [&'static str],
+}
+
+/// How long each part of a drill takes.
+#[derive(Clone, Copy)]
+struct Phases {
+    before: Duration,
+    lost: Duration,
+    back: Duration,
+}
+
+/// What a drill showed.
+struct Outcome {
+    loss: &'static str,
+    server: &'static str,
+    requests: usize,
+    failed: usize,
+    noticed: usize,
+    longest: Duration,
+    /// From the loss until no request failed or was slow any more; none when that never came.
+    out: Option<Duration>,
+    /// From when it was healed until it answered again.
+    back: Option<Duration>,
+}
+
+pub(super) fn run(settings: &Settings) -> Result<()> {
+    setup::install(PEERS)?;
+    let landfall = settings.landfall.clone().map_or_else(super::landfall, Ok)?;
+    let directory = std::env::temp_dir().join(format!("landfall-bench-drill-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    let result = drill(settings, &landfall, &directory);
+    // Nothing more can be done about files that do not go.
+    let _ = std::fs::remove_dir_all(&directory);
+    let (place, outcomes, overflow) = result?;
+    show(place, settings.rate, &outcomes);
+    overflow.iter().for_each(Overflow::show);
+    if let Some(file) = &settings.json {
+        let all: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
+        let overflow = overflow.as_ref().map(Overflow::json);
+        let all = json!({"rate": settings.rate, "drills": all, "overflow": overflow});
+        std::fs::write(file, serde_json::to_vec_pretty(&all)?)?;
+    }
+    Ok(())
+}
+
+type Drilled = (&'static str, Vec<Outcome>, Option<Overflow>);
+
+fn drill(settings: &Settings, landfall: &Path, directory: &Path) -> Result<Drilled> {
+    let place: Box<dyn Place> = if settings.rig {
+        Box::new(real::Real::start(landfall, directory)?)
+    } else {
+        Box::new(simulated::Simulated::start(landfall, directory)?)
+    };
+    let s = Duration::from_secs;
+    let phases = if settings.quick {
+        Phases { before: s(12), lost: s(8), back: s(10) }
+    } else {
+        Phases { before: s(12), lost: s(20), back: s(20) }
+    };
+    let mut outcomes = Vec::new();
+    for loss in place.losses() {
+        for server in ["landfall", "nginx", "haproxy"] {
+            say(&format!("==> {}: {server}", loss.name));
+            let (peer, address, host) = if server == "landfall" {
+                let (address, host) = place.ours();
+                (None, address, host.to_owned())
+            } else {
+                let peer = peers::start(server, directory, place.balancers(), place.beside())?;
+                let address = peer.address;
+                (Some(peer), address, "localhost".to_owned())
+            };
+            place.settled(address, &host)?;
+            let asking = Asking {
+                addresses: vec![address],
+                host,
+                path: "/".into(),
+                per_second: settings.rate,
+                patience: PATIENCE,
+            };
+            outcomes.push(once(&*place, loss, server, asking, phases)?);
+            drop(peer);
+        }
+    }
+    say("==> overflow");
+    let overflow = place.overflow().transpose()?;
+    Ok((place.name(), outcomes, overflow))
+}
+
+/// The cluster that answers at an address.
+fn who(address: SocketAddr, host: &str) -> Result<String> {
+    let asking = Asking {
+        addresses: vec![address],
+        host: host.to_owned(),
+        path: "/".into(),
+        per_second: 1,
+        patience: Duration::from_secs(5),
+    };
+    let answers = Clients::begin(asking)?.end();
+    let first = answers.into_iter().next().context("nobody asked")?;
+    first.by.map_err(anyhow::Error::msg)
+}
+
+fn once(
+    place: &dyn Place,
+    loss: &'static Loss,
+    server: &'static str,
+    asking: Asking,
+    phases: Phases,
+) -> Result<Outcome> {
+    let clients = Clients::begin(asking).context("no clients")?;
+    std::thread::sleep(phases.before);
+    let lost = clients.elapsed();
+    place.lose(loss)?;
+    std::thread::sleep(phases.lost);
+    place.heal()?;
+    let healed = clients.elapsed();
+    std::thread::sleep(phases.back);
+    let answers = clients.end();
+    let [near, _] = place.clusters();
+    Ok(outcome(loss.name, server, &answers, near, lost, healed))
+}
+
+fn outcome(
+    loss: &'static str,
+    server: &'static str,
+    answers: &[Answer],
+    near: &str,
+    lost: Duration,
+    healed: Duration,
+) -> Outcome {
+    let bad = |answer: &&Answer| answer.by.is_err() || answer.took > NOTICED;
+    let during = || answers.iter().filter(|answer| answer.due + answer.took >= lost && answer.due < healed);
+    let last = during().filter(bad).map(|answer| answer.due.saturating_sub(lost)).max();
+    // Something went wrong until the very end: it never was out.
+    let end = healed.saturating_sub(lost);
+    let out = last.unwrap_or_default();
+    let again = answers.iter().find(|answer| answer.due >= healed && answer.by.as_deref() == Ok(near));
+    let after = || answers.iter().filter(|answer| answer.due + answer.took >= lost);
+    Outcome {
+        loss,
+        server,
+        requests: answers.len(),
+        failed: answers.iter().filter(|answer| answer.by.is_err()).count(),
+        noticed: after().filter(bad).count(),
+        longest: after().map(|answer| answer.took).max().unwrap_or_default(),
+        out: (out + Duration::from_secs(1) < end).then_some(out),
+        back: again.map(|answer| answer.due.saturating_sub(healed)),
+    }
+}
+
+impl Outcome {
+    fn json(&self) -> Value {
+        let s = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        json!({"loss": self.loss, "server": self.server, "requests": self.requests, "failed": self.failed, "noticed": self.noticed,
+            "longestS": self.longest.as_secs_f64(), "outOfRotationS": s(self.out), "backS": s(self.back)})
+    }
+}
+
+fn show(place: &str, rate: u32, outcomes: &[Outcome]) {
+    let s = |time: Option<Duration>, never: &str| {
+        time.map_or_else(|| never.to_owned(), |time| format!("{:.2}", time.as_secs_f64()))
+    };
+    say("");
+    say(&format!(
+        "| {place}, {rate} requests/s: the cluster that answers | server | requests | failed | over 250 ms | longest, s | out of rotation after, s | back after, s |"
+    ));
+    say("|---|---|--:|--:|--:|--:|--:|--:|");
+    for one in outcomes {
+        let (out, back) = (s(one.out, "never"), s(one.back, "not yet"));
+        let Outcome { loss, server, requests, failed, noticed, longest, .. } = one;
+        say(&format!(
+            "| {loss} | {server} | {requests} | {failed} | {noticed} | {:.2} | {out} | {back} |",
+            longest.as_secs_f64()
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_noticed() {
+        let ms = Duration::from_millis;
+        let answer = |due: u64, took: u64, by: Result<&str, &str>| Answer {
+            due: ms(due),
+            took: ms(took),
+            by: by.map(str::to_owned).map_err(str::to_owned),
+        };
+        let answers = [
+            answer(0, 400, Ok("near")),
+            answer(900, 1_300, Ok("next")),
+            answer(1_100, 1, Err("reset")),
+            answer(1_700, 1, Ok("next")),
+            answer(5_000, 1, Ok("next")),
+            answer(5_200, 1, Ok("near")),
+        ];
+        let seen = outcome("dies", "us", &answers, "near", ms(1_000), ms(5_000));
+        assert_eq!((seen.requests, seen.failed, seen.noticed), (6, 1, 2));
+        assert_eq!((seen.longest, seen.out, seen.back), (ms(1_300), Some(ms(100)), Some(ms(200))));
+    }
+}

@@ -1,0 +1,230 @@
+//! The drill on real clusters: a rig, a hub on the host, and edges that are pods.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use landfall_rig::{Config, Rig, Say};
+use serde_json::Value;
+
+use super::{Loss, Place, who};
+use crate::shell::{output, say};
+
+/// Where clients come in; the closest to it; the next.
+const MEMBERS: [&str; 3] = ["us-east", "eu-west", "asia-east"];
+/// So far is the third from the first, each way.
+const APART: Duration = Duration::from_millis(30);
+const HOST: &str = "www.my-domain.com";
+const IMAGE: &str = "landfall.dev/edge:drill";
+const LOSSES: &[Loss] = &[
+    Loss { name: "loses its power, and falls silent", fault: &["kill"] },
+    Loss { name: "is cut off, and falls silent", fault: &["cut"] },
+];
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Three real clusters. The hub ends before them.
+pub(super) struct Real {
+    hub: Hub,
+    rig: Rig,
+    entrance: SocketAddr,
+    balancers: [SocketAddr; 3],
+}
+
+struct Hub {
+    process: Child,
+    landfall: PathBuf,
+    directory: PathBuf,
+    kubectl: PathBuf,
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Hub {
+    fn start(rig: &Rig, landfall: &Path, directory: &Path) -> Result<Self> {
+        let host = rig.plan().host();
+        let port = TcpListener::bind((host, 0))?.local_addr()?.port();
+        let mut command = Command::new(landfall);
+        command.args(["hub", "--listen", &format!("{host}:{port}"), "--advertise", &host.to_string()]);
+        command.args(["--federation", "my-federation", "--domain", "my-domain.com"]);
+        command.arg("--data-dir").arg(directory.join("hub"));
+        let log = std::fs::File::create(directory.join("hub.log"))?;
+        let process = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let kubectl = rig.kubectl(MEMBERS[0]).get_program().into();
+        let hub = Self { process, landfall: landfall.to_owned(), directory: directory.to_owned(), kubectl };
+        until("the hub", || hub.kubectl("get --raw /readyz"))?;
+        Ok(hub)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("hub/admin.kubeconfig")
+    }
+
+    fn kubectl(&self, line: &str) -> Result<String> {
+        let mut command = Command::new(&self.kubectl);
+        output(command.arg("--kubeconfig").arg(self.kubeconfig()).args(line.split_whitespace()))
+    }
+
+    fn landfall(&self, line: &str) -> Result<String> {
+        let mut command = Command::new(&self.landfall);
+        command.args(line.split_whitespace()).arg("--hub-kubeconfig").arg(self.kubeconfig());
+        output(command.env_remove("KUBECONFIG"))
+    }
+}
+
+impl Real {
+    pub(super) fn start(landfall: &Path, directory: &Path) -> Result<Self> {
+        let told: Say = Arc::new(|line| say(&format!("    {line}")));
+        let config = Config { clusters: 3, nodes: 1, say: told, ..Config::new("drill", landfall.to_owned()) };
+        let rig = Rig::up(&config)?;
+        let hub = Hub::start(&rig, landfall, directory)?;
+        install(&rig, &hub)?;
+        let objects = directory.join("objects.yaml");
+        std::fs::write(&objects, OBJECTS)?;
+        hub.kubectl(&format!("create -f {}", objects.display()))?;
+        hub.kubectl(&format!(
+            "patch cluster {} --type=merge -p {{\"spec\":{{\"cordoned\":true}}}}",
+            MEMBERS[0]
+        ))?;
+        let entrance = address(&rig, MEMBERS[0], "landfall-edge-public -n landfall-system")?;
+        let at = |name: &str| address(&rig, name, "nginx");
+        let [last, near, next] = MEMBERS;
+        let balancers = [at(near)?, at(next)?, at(last)?];
+        rig.delay(last, next, APART, 0)?;
+        Ok(Self { hub, rig, entrance, balancers })
+    }
+}
+
+/// Clusters join, and get edges.
+fn install(rig: &Rig, hub: &Hub) -> Result<()> {
+    let image = hub.directory.join("edge.tar");
+    output(Command::new(&hub.landfall).args(["edge", "image", "--tag", IMAGE, "-o"]).arg(&image))?;
+    let members = rig.kubeconfig().display().to_string();
+    for name in MEMBERS {
+        let file = image.display().to_string();
+        let import = ["--namespace=k8s.io", "images", "import", "--snapshotter=overlayfs", &file];
+        let done = rig.exec(&format!("{name}-1"), "ctr", &import)?;
+        if !done.status.success() {
+            bail!("ctr in {name}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        hub.landfall(&format!("join {name} --kubeconfig {members} --context {name}"))?;
+        hub.landfall(&format!(
+            "edge install --kubeconfig {members} --context {name} --service-type LoadBalancer --image {IMAGE}"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Where the load balancer of a Service in a cluster carries HTTP.
+fn address(rig: &Rig, cluster: &str, service: &str) -> Result<SocketAddr> {
+    until(&format!("the load balancer of {service} in {cluster}"), || {
+        let mut command = rig.kubectl(cluster);
+        command.args(["get", "service", "-o", "json"]).args(service.split_whitespace());
+        let service: Value = serde_json::from_str(&output(&mut command)?)?;
+        let ip = service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().context("none yet")?;
+        Ok(SocketAddr::new(ip.parse()?, 80))
+    })
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return Ok(found),
+            Err(error) if began.elapsed() > PATIENCE => return Err(error.context(what.to_owned())),
+            Err(_) => std::thread::sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+impl Place for Real {
+    fn name(&self) -> &'static str {
+        "real clusters"
+    }
+
+    fn losses(&self) -> &'static [Loss] {
+        LOSSES
+    }
+
+    fn ours(&self) -> (SocketAddr, &str) {
+        (self.entrance, HOST)
+    }
+
+    fn balancers(&self) -> &[SocketAddr; 3] {
+        &self.balancers
+    }
+
+    fn clusters(&self) -> [&str; 2] {
+        [MEMBERS[1], MEMBERS[2]]
+    }
+
+    fn beside(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn lose(&self, loss: &Loss) -> Result<()> {
+        if loss.fault == ["kill"] {
+            return Ok(self.rig.kill_cluster(MEMBERS[1])?);
+        }
+        for other in [MEMBERS[0], MEMBERS[2], "host"] {
+            self.rig.cut(MEMBERS[1], other)?;
+        }
+        Ok(())
+    }
+
+    fn heal(&self) -> Result<()> {
+        self.rig.heal()?;
+        // That, too, was a fault.
+        Ok(self.rig.delay(MEMBERS[0], MEMBERS[2], APART, 0)?)
+    }
+
+    fn settled(&self, address: SocketAddr, host: &str) -> Result<()> {
+        until(&format!("{} answers at {address}", MEMBERS[1]), || {
+            let by = who(address, host)?;
+            if by == MEMBERS[1] { Ok(()) } else { bail!("{by} answers") }
+        })?;
+        until("all edges are heard", || {
+            let plan = self.hub.kubectl("get trafficplan federation -n landfall-system -o json")?;
+            let plan: Value = serde_json::from_str(&plan)?;
+            let edges = plan["spec"]["federation"]["edges"].as_array().cloned().unwrap_or_default();
+            let alive = edges.iter().filter(|edge| edge["alive"] == true).count();
+            if alive == 6 { Ok(()) } else { bail!("{alive} are") }
+        })
+    }
+}
+
+const OBJECTS: &str = "
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: myingress}
+spec:
+  rules:
+  - host: www.my-domain.com
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: nginx, port: {number: 80}}}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: nginx}
+spec:
+  type: LoadBalancer
+  selector: {app: nginx}
+  ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: nginx}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: nginx}}
+  template:
+    metadata: {labels: {app: nginx}}
+    spec: {containers: [{name: nginx, image: 'landfall.dev/echo:dev', ports: [{containerPort: 8080}]}]}
+";

@@ -1,0 +1,162 @@
+//! One run of a load generator, and what it cost the proxy.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::contender::{Contender, FAR};
+use crate::shell::output;
+
+/// Whose figures are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    /// HTTP/1.1.
+    Wrk,
+    /// HTTP/2.
+    H2load,
+}
+
+/// One way of loading.
+pub(super) struct Load {
+    pub(super) name: &'static str,
+    /// Which of a contender's ports: plain, TLS.
+    pub(super) port: usize,
+    pub(super) tool: Tool,
+    pub(super) connections: u32,
+    /// The host that is asked for.
+    pub(super) host: &'static str,
+}
+
+/// A host whose service is beside the proxy.
+pub(super) const NEAR: &str = "svc-1.example.com";
+
+/// All of them.
+pub(super) const LOADS: &[Load] = &[
+    Load { name: "HTTP/1.1", port: 0, tool: Tool::Wrk, connections: 64, host: NEAR },
+    Load { name: "HTTP/1.1 over TLS", port: 1, tool: Tool::Wrk, connections: 64, host: NEAR },
+    Load { name: "HTTP/1.1 through two clusters", port: 0, tool: Tool::Wrk, connections: 64, host: FAR },
+    Load { name: "HTTP/2 over TLS", port: 1, tool: Tool::H2load, connections: 16, host: NEAR },
+];
+
+/// What a run says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    /// CPU time of the proxy's process for each answered request.
+    pub(super) cpu_us: f64,
+    /// Answers a second.
+    pub(super) per_second: f64,
+    /// Of a hundred requests, the slowest but one took no longer.
+    pub(super) p99_ms: f64,
+    /// Requests that were not answered well.
+    pub(super) failed: u64,
+}
+
+impl Figures {
+    /// As JSON.
+    pub(super) fn json(&self) -> Value {
+        let Self { cpu_us, per_second, p99_ms, failed } = self;
+        json!({"cpuMicrosPerRequest": cpu_us, "perSecond": per_second, "p99Millis": p99_ms, "failed": failed})
+    }
+
+    /// The run in the middle by CPU; failures are never hidden.
+    pub(super) fn middle(mut all: Vec<Self>) -> Self {
+        all.sort_by(|a, b| a.cpu_us.total_cmp(&b.cpu_us));
+        let failed = all.iter().map(|figures| figures.failed).sum();
+        Self { failed, ..all.get(all.len() / 2).copied().unwrap_or_default() }
+    }
+}
+
+/// Loads a proxy for some seconds.
+pub(super) fn run(contender: &Contender, load: &Load, seconds: u32) -> Result<Figures> {
+    let before = contender.cpu_us()?;
+    let mut figures = match load.tool {
+        Tool::Wrk => wrk(contender, load, seconds)?,
+        Tool::H2load => h2load(contender, load, seconds)?,
+    };
+    let after = contender.cpu_us()?;
+    let count = (figures.per_second * f64::from(seconds)).max(1.0);
+    figures.cpu_us = (after - before) / count;
+    Ok(figures)
+}
+
+fn wrk(contender: &Contender, load: &Load, seconds: u32) -> Result<Figures> {
+    let mut wrk = Command::new("wrk");
+    wrk.args(["-t", "1", "-c", &load.connections.to_string(), "-d", &format!("{seconds}s"), "--latency"]);
+    wrk.args(["-H", &format!("Host: {}", load.host), &contender.url(load.port, "127.0.0.1")]);
+    let said = output(&mut wrk)?;
+    let word = |line: &str, at: usize| {
+        let line = said.lines().find(|one| one.trim_start().starts_with(line));
+        line.and_then(|line| line.split_whitespace().nth(at)).map(str::to_owned)
+    };
+    let per_second = word("Requests/sec:", 1).and_then(|text| text.parse().ok());
+    let p99 = word("99%", 1).and_then(|text| millis(&text));
+    let bad = word("Non-2xx", 4).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let errors = said.lines().find(|line| line.contains("Socket errors"));
+    let errors: u64 =
+        errors.map_or(0, |line| line.split([' ', ',']).filter_map(|word| word.parse::<u64>().ok()).sum());
+    Ok(Figures {
+        cpu_us: 0.0,
+        per_second: per_second.with_context(|| format!("wrk says no rate: {said}"))?,
+        p99_ms: p99.with_context(|| format!("wrk says no latency: {said}"))?,
+        failed: bad + errors,
+    })
+}
+
+fn h2load(contender: &Contender, load: &Load, seconds: u32) -> Result<Figures> {
+    let mut h2load = Command::new("h2load");
+    let log = std::env::temp_dir().join(format!("landfall-h2load-{}", std::process::id()));
+    let _ = std::fs::remove_file(&log);
+    h2load.args(["-t", "1", "-c", &load.connections.to_string(), "-m", "10", "-D", &seconds.to_string()]);
+    h2load.arg("--log-file").arg(&log);
+    // The name that is asked for is in the URL; where it is, is told apart.
+    h2load.args(["--connect-to", &format!("127.0.0.1:{}", contender.ports[load.port])]);
+    h2load.arg(contender.url(load.port, load.host));
+    let said = output(&mut h2load)?;
+    let rate = said
+        .lines()
+        .find(|line| line.starts_with("finished in"))
+        .and_then(|line| line.split(", ").nth(1)?.split_whitespace().next()?.parse().ok());
+    let requests = said.lines().find(|line| line.starts_with("requests:")).unwrap_or_default();
+    let number = |what: &str| {
+        let part = requests.split(", ").find(|part| part.ends_with(what))?;
+        part.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let p99_ms = percentile(&std::fs::read_to_string(&log).unwrap_or_default());
+    let _ = std::fs::remove_file(&log);
+    Ok(Figures {
+        cpu_us: 0.0,
+        per_second: rate.with_context(|| format!("h2load says no rate: {said}"))?,
+        p99_ms,
+        failed: number("failed").unwrap_or(0) + number("errored").unwrap_or(0),
+    })
+}
+
+/// The 99th percentile of h2load's log: a line for each request, its third word the microseconds.
+fn percentile(log: &str) -> f64 {
+    let mut all: Vec<u32> = log.lines().filter_map(|line| line.split('\t').nth(2)?.parse().ok()).collect();
+    all.sort_unstable();
+    all.get(all.len() * 99 / 100).map_or(0.0, |us| f64::from(*us) / 1e3)
+}
+
+/// `1.50ms`, `980.00us`, `1.02s`.
+fn millis(text: &str) -> Option<f64> {
+    let units = [("us", 1e-3), ("ms", 1.0), ("s", 1e3)];
+    let (unit, factor) = units.into_iter().find(|(unit, _)| text.ends_with(unit))?;
+    Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_every_unit() {
+        for (text, want) in
+            [("1.50ms", Some(1.5)), ("980.00us", Some(0.98)), ("1.02s", Some(1020.0)), ("x", None)]
+        {
+            assert_eq!(millis(text), want, "{text}");
+        }
+        assert!((percentile("1\t200\t1000\n2\t200\t3000\n") - 3.0).abs() < 1e-9);
+    }
+}
