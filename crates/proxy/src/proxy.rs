@@ -1,5 +1,6 @@
 //! The proxy: started once, told of the world as it changes, stopped with the tasks it belongs to.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,6 +97,11 @@ impl Proxy {
     /// Ports that routes want and that cannot be had.
     pub fn port_problems(&self) -> Vec<PortProblem> {
         self.shared.beside.ports.problems()
+    }
+
+    /// Ports of Services that are open: protocol and number.
+    pub fn ports(&self) -> BTreeSet<(&'static str, u16)> {
+        self.shared.beside.ports.opened()
     }
 
     /// Buckets that cannot be reached, by host, and why.

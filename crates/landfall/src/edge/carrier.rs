@@ -1,5 +1,6 @@
 //! `Carrier`: this edge's proxy, brought to what plans, routes and the own cluster say.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use landfall_runtime::tasks::Tasks;
 
 use super::book::Plans;
 use super::core;
+use super::doors;
 use super::identity::{Door, Identity};
 use super::own::Own;
 
@@ -115,6 +117,11 @@ impl Carrier {
     /// Ports that it cannot carry for Services because it needs them itself, as `80/TCP`.
     pub(crate) fn reserved_ports(&self) -> Vec<String> {
         self.reserved_ports.iter().map(|port| format!("{port}/TCP")).collect()
+    }
+
+    /// Ports of Services that it has open.
+    pub(crate) fn ports(&self) -> BTreeSet<doors::Door> {
+        self.proxy.ports()
     }
 
     /// Where other edges come in.

@@ -24,6 +24,7 @@ use serde_json::Value;
 use super::book::{Book, Key, Plans};
 use super::bridge::Bridge;
 use super::carrier::{Carriage, Carrier};
+use super::doors::Doors;
 use super::failover::{self, Sight};
 use super::own::{Access, Own};
 use super::reach::{Place, Reach};
@@ -108,6 +109,8 @@ pub(crate) struct Core {
     pub(crate) carrier: Carrier,
     /// Where it is reached.
     pub(crate) reach: Reach,
+    /// Which ports of Services it has open.
+    doors: Doors,
     /// What it holds.
     pub(crate) vips: Vips,
     /// What it counts.
@@ -149,6 +152,7 @@ impl Core {
                     .or_else(|| voice.addresses().first())
                     .map(SocketAddr::port),
             }),
+            doors: Doors::default(),
             vips: Vips::start(&config, carrier.http(), &registry, tasks),
             voice,
             carrier,
@@ -212,6 +216,16 @@ impl Core {
         }
     }
 
+    /// Tells that Service which ports of others are open here, if there is one.
+    pub(crate) async fn follow_doors(&self) {
+        let config = &self.config;
+        if let (Some(access), Some(service), false) =
+            (&config.access, &config.service, config.carriage.ports_on.is_empty())
+        {
+            self.doors.follow(access, service, &config.name).await;
+        }
+    }
+
     /// Brings plans to those who carry them out, for ever.
     pub(crate) async fn follow_plans(&self) {
         let me = Me { name: &self.config.name, cluster: &self.config.cluster };
@@ -228,6 +242,9 @@ impl Core {
             let followed = adjusted.follow(&now, &sight);
             self.voice.publish(&followed);
             self.carrier.follow(&followed, &self.own);
+            if followed.federation.is_some() {
+                self.doors.set(self.carrier.ports());
+            }
             self.vips.follow(&followed);
             let endpoints =
                 |namespace: &str, name: &str, port: &str| self.own.endpoints(namespace, name, port);

@@ -97,6 +97,8 @@ pub(crate) async fn start(config: Config) -> Result<Edge> {
     tasks.spawn_until_stop(async move { part.follow_own().await });
     let part = core.clone();
     tasks.spawn_until_stop(async move { part.follow_reach().await });
+    let part = core.clone();
+    tasks.spawn_until_stop(async move { part.follow_doors().await });
     if let Some(vault) = vault {
         let stop = tasks.stopping();
         tasks.spawn(async move { vault.keep(stop).await });
@@ -152,6 +154,9 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         (None, true) => Some(Access::InCluster),
         (None, false) => None,
     };
+    if options.service.is_some() && access.is_none() {
+        bail!("--service needs --in-cluster or --kubeconfig FILE: its Service is looked up there");
+    }
     Ok(Config {
         name,
         cluster: cluster.clone(),

@@ -30,6 +30,7 @@ const READY_EVERY: Duration = Duration::from_millis(500);
 pub(super) async fn manifests(options: &ManifestsOptions) -> Result<()> {
     let hub = Target::find(&options.connection).await?;
     let door = door_of(options.connection.kubeconfig.as_deref(), options.connection.context.clone()).await?;
+    manifests::check(&options.cluster, &door, &options.pods)?;
     let token = admit(&hub, &options.cluster, &options.pods).await?;
     for object in manifests::objects(&options.cluster, &door, &token, &options.pods) {
         print(&format!("---\n{}", serde_saphyr::to_string(&object)?));
@@ -42,6 +43,7 @@ pub(super) async fn install(options: &InstallOptions) -> Result<()> {
     let (hub, member, cluster) = find(&options.hub, &options.member, options.name.as_ref()).await?;
     let file = options.hub.hub_kubeconfig.as_deref().or(options.member.kubeconfig.as_deref());
     let door = door_of(file, options.hub.hub_context.clone()).await?;
+    manifests::check(&cluster, &door, &options.pods)?;
     let token = admit(&hub, &cluster, &options.pods).await?;
     let mut address = String::new();
     for object in manifests::objects(&cluster, &door, &token, &options.pods) {

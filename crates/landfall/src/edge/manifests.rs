@@ -7,6 +7,8 @@
 //! Two Services, because where a client comes in says where it stands: `landfall-edge` is for the member's resolver, who asks for
 //! pods, and leads to a port of its own; `landfall-edge-public` is for everybody, and keeps the clients' addresses.
 
+use anyhow::{Result, bail};
+use clap::Parser as _;
 use landfall_api::landfall::GROUPS_NAMESPACE;
 use landfall_api::rules::read::text;
 use serde_json::{Value, json};
@@ -14,6 +16,7 @@ use serde_json::{Value, json};
 use super::options::PodOptions;
 use super::token::Door;
 use super::vault::{PAGES_MAX, page_name};
+use crate::cli::Arguments;
 
 /// Where edges live in a member.
 pub(super) const NAMESPACE: &str = "landfall-system";
@@ -25,16 +28,19 @@ const PUBLIC: &str = "landfall-edge-public";
 const GROUPS_NAME: &str = "landfall-edge-groups";
 /// The Secret that keeps what edges must not lose.
 const KEPT: &str = "landfall-edge-kept";
-/// Ports inside the pod, which need no root.
-const DNS_PORT: u16 = 5353;
+/// Ports of the pod. Those for everybody are the Service's own, so what is taken outside is taken inside, and nothing else is:
+/// ports of federated Services come beside them. The system is told to let anybody listen there.
+const DNS_PORT: u16 = 53;
 const INSIDE_PORT: u16 = 5354;
 const ADMIN_PORT: u16 = 9440;
-/// Ports for clients and for other edges: name, where the Service listens, where the pod does, and the edge's option for it.
-const CARRIED: [(&str, u16, u16, &str); 3] = [
-    ("http", 80, 8080, "--http-listen"),
-    ("https", 443, 8443, "--https-listen"),
-    ("peer", 9443, 9443, "--peer-listen"),
-];
+const ANY_PORT: (&str, &str) = ("net.ipv4.ip_unprivileged_port_start", "0");
+/// Ports for clients and for other edges: name, number, and the edge's option for it.
+const CARRIED: [(&str, u16, &str); 3] =
+    [("http", 80, "--http-listen"), ("https", 443, "--https-listen"), ("peer", 9443, "--peer-listen")];
+/// The pod's own addresses.
+const POD_IPS: &str = "$(POD_IPS)";
+/// Where the pods have the files that their options name.
+const FILES: &str = "/etc/landfall";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// Everything that edges of a member need in it, in order.
@@ -107,8 +113,8 @@ fn metadata(name: &str) -> Value {
     json!({"name": name, "namespace": NAMESPACE, "labels": {"app": NAME}})
 }
 
-/// Who edges are in the member, and what they may do there: see endpoints, to probe them; see by which address they are reached;
-/// read and change the Secrets that keep what they must not lose.
+/// Who edges are in the member, and what they may do there: see endpoints, to probe them; see by which address they are reached, and
+/// open ports there; read and change the Secrets that keep what they must not lose.
 fn rights() -> Vec<Value> {
     let global = json!({"name": NAME, "labels": {"app": NAME}});
     let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});
@@ -118,7 +124,7 @@ fn rights() -> Vec<Value> {
     };
     let endpoints = json!([{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}]);
     let own = json!([
-        {"apiGroups": [""], "resources": ["services"], "resourceNames": [PUBLIC], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["services"], "resourceNames": [PUBLIC], "verbs": ["get", "list", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": kept().collect::<Vec<_>>(), "verbs": ["get", "patch"]},
     ]);
     let meta = metadata(NAME);
@@ -140,7 +146,9 @@ fn service(name: &str, kind: &str, port: u16) -> Value {
         ],
     });
     if kind != "ClusterIP" {
-        let carried = CARRIED.map(|(name, port, target, _)| json!({"name": name, "port": port, "protocol": "TCP", "targetPort": target}));
+        let carried = CARRIED.map(
+            |(name, port, _)| json!({"name": name, "port": port, "protocol": "TCP", "targetPort": port}),
+        );
         if let Some(ports) = spec["ports"].as_array_mut() {
             ports.extend(carried);
         }
@@ -150,7 +158,19 @@ fn service(name: &str, kind: &str, port: u16) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(name), "spec": spec})
 }
 
-fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> Value {
+/// Whether an edge takes what it will be told: better said here than by pods that do not start.
+pub(super) fn check(cluster: &str, door: &Door, pods: &PodOptions) -> Result<()> {
+    // What the pod's system fills in is an address, too.
+    let told = arguments(cluster, door, pods).into_iter().map(|one| one.replace(POD_IPS, "192.0.2.1"));
+    let typed = Arguments::try_parse_from(std::iter::once("landfall".to_owned()).chain(told));
+    match typed {
+        Ok(_) => Ok(()),
+        Err(error) => bail!("edges would not take these options: {error}"),
+    }
+}
+
+/// What the pods run: what every edge of a member is told, and what was typed for these.
+fn arguments(cluster: &str, door: &Door, pods: &PodOptions) -> Vec<String> {
     let url = pods.hub_url.as_deref().unwrap_or(&door.url);
     let mut arguments = vec![
         "edge".to_owned(),
@@ -168,15 +188,28 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
     arguments.extend(pods.inside.iter().map(|cidr| format!("--inside={cidr}")));
     if pods.service_type != "ClusterIP" {
         arguments.push(format!("--service={PUBLIC}"));
-        arguments.extend(CARRIED.map(|(_, _, port, option)| format!("{option}=:{port}")));
+        arguments.extend(CARRIED.map(|(_, port, option)| format!("{option}=:{port}")));
+        arguments.push(format!("--ports-on={POD_IPS}"));
     }
+    arguments.extend(pods.further.iter().cloned());
+    arguments
+}
+
+fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> Value {
     let field =
         |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let probe = |path: &str| json!({"httpGet": {"path": path, "port": ADMIN_PORT}, "periodSeconds": 5});
+    let mut volumes = vec![json!({"name": "data", "emptyDir": {}})];
+    let mut mounts = vec![json!({"name": "data", "mountPath": "/data"})];
+    if let Some(secret) = &pods.files_from {
+        volumes.push(json!({"name": "files", "secret": {"secretName": secret}}));
+        mounts.push(json!({"name": "files", "mountPath": FILES, "readOnly": true}));
+    }
     let container = json!({
-        "name": "edge", "image": pods.image, "command": ["/bin/landfall"], "args": arguments,
+        "name": "edge", "image": pods.image, "command": ["/bin/landfall"], "args": arguments(cluster, door, pods),
         "env": [
             field("POD_NAME", "metadata.name"),
+            field("POD_IPS", "status.podIPs"),
             field("NODE_NAME", "spec.nodeName"),
             {"name": "LANDFALL_EDGE_TOKEN", "valueFrom": {"secretKeyRef": {"name": NAME, "key": "token", "optional": true}}},
         ],
@@ -191,7 +224,7 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
         "readinessProbe": probe("/readyz"),
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        "volumeMounts": mounts,
     });
     // On nodes of their own where there are some: one node that dies must not take all of them.
     let apart = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
@@ -202,8 +235,8 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
         "serviceName": NAME, "replicas": pods.replicas, "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {"app": NAME}},
         "template": {"metadata": {"labels": {"app": NAME}}, "spec": {
-            "serviceAccountName": NAME, "affinity": apart, "containers": [container],
-            "volumes": [{"name": "data", "emptyDir": {}}],
+            "serviceAccountName": NAME, "affinity": apart, "containers": [container], "volumes": volumes,
+            "securityContext": {"sysctls": [{"name": ANY_PORT.0, "value": ANY_PORT.1}]},
         }},
     }})
 }
@@ -235,15 +268,7 @@ mod tests {
 
     #[test]
     fn every_object_has_a_place_and_no_more_rights_than_needed() {
-        let door = Door { url: "https://hub:6443".into(), ca_hash: Some("sha256:00".into()) };
-        let mut pods = PodOptions {
-            image: "landfall:dev".into(),
-            replicas: 2,
-            hub_url: None,
-            service_type: "ClusterIP".into(),
-            inside: vec!["10.0.0.0/8".into()],
-            ttl: crate::cli::Span::DAY,
-        };
+        let (door, mut pods) = (door(), pods());
         for (kind, count) in [("ClusterIP", 16 + 2 * PAGES_MAX), ("LoadBalancer", 17 + 2 * PAGES_MAX)] {
             pods.service_type = kind.into();
             let all = objects("us-east", &door, "abcdef.0123456789abcdef", &pods);
@@ -266,6 +291,74 @@ mod tests {
             assert!(!set.contains("0123456789abcdef"), "the token stands in the Secret alone");
             assert!(set.contains("--hub-ca-hash=sha256:00") && set.contains("--inside=10.0.0.0/8"), "{set}");
             assert_eq!(set.contains("--service="), kind == "LoadBalancer", "{set}");
+        }
+    }
+
+    #[test]
+    fn pods_are_told_what_was_typed_if_edges_take_it() {
+        let check = |further: &[&str], refused: Option<&str>| {
+            let pods = PodOptions { further: further.iter().map(|&one| one.into()).collect(), ..pods() };
+            let said = check("us-east", &door(), &pods).map_err(|error| error.to_string());
+            match refused {
+                None => assert_eq!(said, Ok(())),
+                Some(why) => assert!(said.as_ref().is_err_and(|said| said.contains(why)), "{said:?}"),
+            }
+        };
+        check(&[], None);
+        check(
+            &[
+                "--access-log=all",
+                "--otlp-endpoint=http://collector:4318",
+                "--trace-sample=1/100",
+                "--proxy-protocol-from=10.0.0.0/8",
+                "--geo-database=/geo.mmdb",
+                "--transfer-key-file=/etc/landfall/keys",
+                "--notify=192.0.2.9:53",
+                "--bucket-ca=/etc/landfall/ca.crt",
+            ],
+            None,
+        );
+        check(&["--acces-log=all"], Some("unexpected argument '--acces-log'"));
+        check(&["--hub=https://elsewhere"], Some("cannot be used multiple times"));
+        check(&["--access-log=some"], Some("expected off, errors, all"));
+        check(&["token"], Some("the subcommand 'token' cannot be used"));
+
+        let pods = PodOptions {
+            further: vec!["--access-log=all".into()],
+            files_from: Some("files".into()),
+            service_type: "LoadBalancer".into(),
+            ..pods()
+        };
+        let all = objects("us-east", &door(), "abcdef.0123456789abcdef", &pods);
+        let pod = &all.last().unwrap()["spec"]["template"]["spec"];
+        let told = pod["containers"][0]["args"].as_array().unwrap();
+        assert_eq!(told.last().unwrap(), "--access-log=all");
+        assert!(told.contains(&json!("--ports-on=$(POD_IPS)")), "{told:?}");
+        assert_eq!(pod["volumes"][1]["secret"]["secretName"], "files");
+        assert_eq!(pod["containers"][0]["volumeMounts"][1]["mountPath"], "/etc/landfall");
+        // What the Service leads to is where the edge listens.
+        let public = all.iter().find(|object| landfall_api::meta::name(object) == PUBLIC).unwrap();
+        for port in public["spec"]["ports"].as_array().unwrap() {
+            let listens =
+                |one: &Value| one.as_str().unwrap().ends_with(&format!("-listen=:{}", port["targetPort"]));
+            assert!(told.iter().any(listens), "{port} of {told:?}");
+        }
+    }
+
+    fn door() -> Door {
+        Door { url: "https://hub:6443".into(), ca_hash: Some("sha256:00".into()) }
+    }
+
+    fn pods() -> PodOptions {
+        PodOptions {
+            image: "landfall:dev".into(),
+            replicas: 2,
+            hub_url: None,
+            service_type: "ClusterIP".into(),
+            inside: vec!["10.0.0.0/8".into()],
+            ttl: crate::cli::Span::DAY,
+            files_from: None,
+            further: Vec::new(),
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`options`] (what is typed), [`daemon`] (start and stop), [`trust`] and [`identity`] (coming in), [`session`]
 //! (being at the hub), [`book`] (plans), [`core`] (what follows from them), [`bridge`], [`targets`] and [`failover`] (pure), [`status`], [`own`],
-//! [`voice`], [`carrier`], [`vips`], [`admin`], and for edges that are pods [`vault`] and [`reach`]; then [`token`], [`revoke`], [`manifests`], [`install`],
+//! [`voice`], [`carrier`], [`vips`], [`admin`], and for edges that are pods [`vault`], [`reach`] and [`doors`]; then [`token`], [`revoke`], [`manifests`], [`install`],
 //! [`resolver`] and [`image`], which are commands over the public API.
 
 mod admin;
@@ -17,6 +17,7 @@ mod bridge;
 pub(crate) mod carrier;
 pub(crate) mod core;
 pub(crate) mod daemon;
+mod doors;
 mod failover;
 mod file;
 mod identity;

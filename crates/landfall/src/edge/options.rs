@@ -161,8 +161,9 @@ pub(crate) struct DaemonOptions {
     #[arg(long)]
     pub(crate) in_cluster: bool,
 
-    /// The Service of its own namespace by whose load balancer clients reach it; needs --in-cluster.
-    #[arg(long, requires = "in_cluster", conflicts_with = "advertise", value_name = "NAME")]
+    /// The Service of its own namespace by whose load balancer clients reach it; needs --in-cluster or --kubeconfig. With
+    /// --ports-on, ports of federated Services are opened there too.
+    #[arg(long, conflicts_with = "advertise", value_name = "NAME")]
     pub(crate) service: Option<String>,
 
     /// A Secret of its own namespace where it keeps what is in its data directory; needs --in-cluster.
@@ -317,6 +318,14 @@ pub(crate) struct PodOptions {
     /// How long new pods can come in; those that have come in need no token any more.
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     pub(crate) ttl: Span,
+
+    /// A Secret of landfall-system whose keys the pods have as files in /etc/landfall: for options that name files.
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) files_from: Option<String>,
+
+    /// Further options of `landfall edge` for the pods.
+    #[arg(last = true, value_name = "EDGE_OPTION")]
+    pub(crate) further: Vec<String>,
 }
 
 const INSTALL_EXAMPLES: &str = "\
@@ -327,8 +336,13 @@ Examples:
   # Reached by everybody, with an image of your own registry
   landfall edge install --context us-east --service-type LoadBalancer --image registry.example.com/landfall:1
 
+  # With options that edges have; files come from a Secret
+  kubectl --context us-east -n landfall-system create secret generic files --from-file=transfer.keys
+  landfall edge install --context us-east --files-from files -- --access-log all --transfer-key-file /etc/landfall/transfer.keys
+
 What it makes in the member: the namespace landfall-system with the StatefulSet, Services, ServiceAccount, Role and Secrets
 landfall-edge…, and the ClusterRole and ClusterRoleBinding landfall-edge, which allow to see EndpointSlices and nothing else.
+Ports of federated Services of type LoadBalancer are opened by the edges themselves, at the Service landfall-edge-public.
 The member's CoreDNS (or kube-dns) asks the edges for names of the federation's domain and of clusterset.local from then on:
 one block is added to its configuration, and `landfall edge uninstall` takes it out again.";
 

@@ -10,8 +10,8 @@ pub(crate) mod tally;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
@@ -253,6 +253,11 @@ impl Ports {
                 }
             }
         }
+    }
+
+    /// The ports that are open: protocol and number.
+    pub(crate) fn opened(&self) -> BTreeSet<(&'static str, u16)> {
+        self.open.lock().keys().map(|(kind, port)| (kind.word(), *port)).collect()
     }
 
     /// What is not carried, and why.

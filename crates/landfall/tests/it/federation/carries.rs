@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::{MEMBERS, becomes, playground};
 use crate::support::{Playground, find, skip, text};
 
-const HOST: &str = "web.example.com";
+pub(super) const HOST: &str = "web.example.com";
 /// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Requests a second.
 const RATE: u32 = 200;
 /// Answers that show that somebody is asked.
@@ -22,7 +22,7 @@ const SOME: usize = 100;
 
 impl Playground {
     /// Where the edge of a cluster carries HTTP.
-    fn carries_at(&self, cluster: &str) -> String {
+    pub(super) fn carries_at(&self, cluster: &str) -> String {
         let addresses = self.addresses();
         let edges = addresses["edges"].as_array().unwrap();
         let edge = edges.iter().find(|edge| edge["cluster"] == cluster).unwrap();
@@ -30,12 +30,12 @@ impl Playground {
     }
 
     /// Who answers a request at the edge of a cluster, or what went wrong.
-    fn asked(&self, cluster: &str, host: &str) -> String {
+    pub(super) fn asked(&self, cluster: &str, host: &str) -> String {
         ask(&self.carries_at(cluster), host).unwrap_or_else(|wrong| wrong)
     }
 
     /// Clients who come in at the edge of a cluster.
-    fn crowd(&self, cluster: &str, host: &str, per_second: u32) -> Clients {
+    pub(super) fn crowd(&self, cluster: &str, host: &str, per_second: u32) -> Clients {
         let addresses = vec![self.carries_at(cluster).parse().unwrap()];
         let (host, path) = (host.to_owned(), "/".to_owned());
         Clients::begin(Asking { addresses, host, path, per_second, patience: PATIENCE }).unwrap()
@@ -43,7 +43,7 @@ impl Playground {
 }
 
 /// The cluster that answers a request.
-fn ask(at: &str, host: &str) -> Result<String, String> {
+pub(super) fn ask(at: &str, host: &str) -> Result<String, String> {
     let said = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(at)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -63,14 +63,14 @@ fn ask(at: &str, host: &str) -> Result<String, String> {
 
 /// Waits until a cluster answers, from now on.
 #[track_caller]
-fn answers(clients: &Clients, cluster: &str) {
+pub(super) fn answers(clients: &Clients, cluster: &str) {
     let since = clients.elapsed();
     becomes(&format!("{cluster} answers"), &true, || clients.answered_since(cluster, since) > SOME);
 }
 
 /// Ends clients, of whom nobody noticed anything; how often each cluster has answered.
 #[track_caller]
-fn content(clients: Clients) -> BTreeMap<String, usize> {
+pub(super) fn content(clients: Clients) -> BTreeMap<String, usize> {
     let answers = clients.end();
     let all = landfall_sim::clients::tally(&answers);
     let failed: Vec<_> = all.iter().filter(|(by, _)| by.is_err()).collect();
@@ -82,7 +82,7 @@ fn content(clients: Clients) -> BTreeMap<String, usize> {
 }
 
 /// A playground with an Ingress whose service is in all clusters, and inside them only.
-fn carried(suite: &str, base: &std::path::Path) -> Option<Playground> {
+pub(super) fn carried(suite: &str, base: &std::path::Path) -> Option<Playground> {
     let playground = playground(suite, base)?;
     playground.kubectl_ok("create deployment web --image=echo --replicas=6");
     playground.kubectl_ok("expose deployment web --port=8080");

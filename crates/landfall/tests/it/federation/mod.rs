@@ -9,6 +9,7 @@ mod leaders;
 mod mistakes;
 mod moves;
 mod names;
+mod ports;
 mod routes;
 mod spreads;
 mod traffic;
@@ -86,7 +87,8 @@ impl Playground {
     /// Creates or changes objects at the federation.
     fn give(&self, manifest: &str) {
         let file = self.dir().join("given.yaml");
-        std::fs::write(&file, manifest).unwrap();
+        // What begins with a brace is JSON to some versions of kubectl.
+        std::fs::write(&file, format!("---\n{manifest}")).unwrap();
         self.kubectl_ok(&format!("apply -f {}", file.display()));
     }
 }

@@ -14,7 +14,7 @@ const NAME: &str = "web.default.federation.example.com";
 const SILENT_MS: u64 = 14_000;
 
 /// What is served at an address over HTTP; none where nobody answers.
-fn get(at: &str, path: &str) -> Option<String> {
+pub(super) fn get(at: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(at).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
