@@ -31,6 +31,7 @@ const NEEDS: &[Need] = &[
     Need { program: "keepalived", package: "keepalived", suites: "virtual IPs by keepalived" },
     Need { program: "tcpdump", package: "tcpdump", suites: "virtual IPs by keepalived" },
     Need { program: "dig", package: "bind9-dnsutils", suites: "DNS by dig" },
+    Need { program: "chromium", package: "chromium", suites: "HTTPS by a browser" },
 ];
 
 /// Makes sure that the programs are there; what cannot be had is said, with the suites that will be skipped.

@@ -5,6 +5,7 @@ mod clients;
 mod deletes;
 mod divides;
 mod groups;
+mod https;
 mod leaders;
 mod mistakes;
 mod moves;
