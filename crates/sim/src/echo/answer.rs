@@ -9,7 +9,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::stream::{self, StreamExt};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -24,6 +24,9 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// The most lines of `/stream/N`.
 const LINES_MAX: u64 = 10_000;
+
+/// The type of Server-Sent Events.
+const EVENTS: &str = "text/event-stream";
 
 /// The most bytes of `/bytes/N`.
 const BYTES_MAX: u64 = 1 << 30;
@@ -123,7 +126,10 @@ async fn route(echo: &Arc<Echo>, connection: &Connection, mut request: Request<I
         Route::WebSocket => socket::upgrade(echo, &connection.tasks, &mut request),
         Route::Gzip => zipped(described_as_value(echo, connection, request).await),
         Route::Stream => match value.parse().ok().filter(|lines| *lines <= LINES_MAX) {
-            Some(lines) => lines_of(echo, lines, request.uri().query().unwrap_or("")),
+            Some(lines) => {
+                let events = wants_events(request.headers());
+                lines_of(echo, lines, request.uri().query().unwrap_or(""), events)
+            }
             None => plain(StatusCode::BAD_REQUEST, format!("a number up to {LINES_MAX} is expected\n")),
         },
         Route::Bytes => match value.parse().ok().filter(|bytes| *bytes <= BYTES_MAX) {
@@ -222,8 +228,13 @@ fn zipped(value: Result<Value, UploadError>) -> Response<Body> {
     response
 }
 
-/// Lines of JSON, one piece each, `?interval=MS` apart.
-fn lines_of(echo: &Arc<Echo>, lines: u64, query: &str) -> Response<Body> {
+/// Whether a client wants events, as browsers' `EventSource` does.
+fn wants_events(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).is_some_and(|value| value.as_bytes() == EVENTS.as_bytes())
+}
+
+/// Lines of JSON, one piece each, `?interval=MS` apart; or as many events.
+fn lines_of(echo: &Arc<Echo>, lines: u64, query: &str, events: bool) -> Response<Body> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     let interval = pairs.filter(|(key, _)| key == "interval").find_map(|(_, ms)| ms.parse().ok());
     let interval = Duration::from_millis(interval.unwrap_or(0)).min(DELAY_MAX);
@@ -234,10 +245,11 @@ fn lines_of(echo: &Arc<Echo>, lines: u64, query: &str) -> Response<Body> {
             if line > 0 && !interval.is_zero() {
                 tokio::time::sleep(interval).await;
             }
-            Bytes::from(format!("{}\n", json!({"line": line, "pod": echo.identity.pod})))
+            let line = json!({"line": line, "pod": echo.identity.pod});
+            Bytes::from(if events { format!("data: {line}\n\n") } else { format!("{line}\n") })
         }
     });
-    of_type("application/x-ndjson", Body::pieces(pieces.boxed()))
+    of_type(if events { EVENTS } else { "application/x-ndjson" }, Body::pieces(pieces.boxed()))
 }
 
 // === short answers ===

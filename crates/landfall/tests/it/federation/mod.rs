@@ -13,6 +13,7 @@ mod names;
 mod ports;
 mod routes;
 mod spreads;
+mod streams;
 mod traffic;
 
 use std::path::PathBuf;

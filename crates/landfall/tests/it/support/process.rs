@@ -35,6 +35,11 @@ impl Process {
         std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Presses Ctrl-C and waits for the end; whether it ended well.
     pub(crate) fn interrupt(&mut self) -> bool {
         let pid = self.child.id().to_string();
