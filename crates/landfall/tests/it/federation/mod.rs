@@ -1,9 +1,11 @@
 //! The federation as its users meet it: kubectl at the hub, kubectl at the members, and clusters that die.
 
+mod alone;
 mod carries;
 mod clients;
 mod deletes;
 mod divides;
+mod drains;
 mod groups;
 mod https;
 mod leaders;

@@ -1,0 +1,97 @@
+//! `landfall drain` by what edges measure: how far it is, when it is called off, and when it is not.
+
+use std::time::Duration;
+
+use super::becomes;
+use super::carries::{HOST, carried, content};
+use crate::support::{Playground, text};
+
+/// Requests a second at the cluster that is drained.
+const RATE: u32 = 100;
+
+/// What edges carry to a cluster, as the hub was told: requests a second.
+fn measured(playground: &Playground, cluster: &str) -> f64 {
+    let edges = playground.object("federation", "edges");
+    let all = edges["items"].as_array().cloned().unwrap_or_default();
+    let services =
+        all.iter().flat_map(|edge| edge["status"]["services"].as_array().cloned().unwrap_or_default());
+    services
+        .filter(|load| load["cluster"] == cluster)
+        .filter_map(|load| load["load"]["requestsPerSecond"].as_f64())
+        .sum()
+}
+
+fn spec(playground: &Playground, cluster: &str) -> (bool, bool) {
+    let spec = playground.object("federation", &format!("cluster {cluster}"))["spec"].clone();
+    (spec["cordoned"] == true, spec["draining"] == true)
+}
+
+#[test]
+fn a_drain_tells_how_much_is_still_carried_and_is_called_off_where_there_is_no_room() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = carried("drains: by measured traffic", base.path()) else { return };
+    // Two endpoints in each cluster: the other two have room for 80.
+    let room = |per_endpoint: u32| {
+        playground.give(&format!(
+            "{{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {{name: web}}, spec: {{capacity: {{requestsPerSecond: {per_endpoint}}}}}}}"
+        ));
+    };
+    room(1000);
+    let clients = playground.crowd("us-east", HOST, RATE);
+    becomes("it is measured", &true, || measured(&playground, "us-east") > f64::from(RATE) / 2.0);
+
+    room(20);
+    let refused = |said: &std::process::Output| !said.status.success();
+    becomes("it is not drained: nobody has room", &true, || {
+        let said = playground.landfall(&["drain", "us-east"]);
+        let why = text(&said.stderr);
+        let told =
+            why.contains("us-east is not drained") || why.contains("the drain of us-east is called off");
+        assert!(!refused(&said) || told, "{why}");
+        refused(&said)
+    });
+    assert_eq!(spec(&playground, "us-east"), (false, false), "it is as it was");
+
+    room(1000);
+    becomes("most of it is carried there", &true, || {
+        measured(&playground, "us-east") > f64::from(RATE) / 2.0
+    });
+    let said = playground.landfall(&["drain", "us-east"]);
+    let told = text(&said.stdout);
+    assert!(said.status.success(), "{told}{}", text(&said.stderr));
+    println!("{told}");
+    assert!(told.contains(" requests/s of 1 services and "), "{told}");
+    assert!(told.ends_with("cluster.landfall.dev/us-east drained\n"), "{told}");
+    assert_eq!(spec(&playground, "us-east"), (true, true));
+    let since = clients.elapsed();
+    becomes("others answer", &true, || clients.answered_since("eu-west", since) > 100);
+    assert_eq!(clients.answered_since("us-east", since), 0, "nothing is carried there any more");
+    assert!(playground.landfall(&["uncordon", "us-east"]).status.success());
+    content(clients);
+}
+
+#[test]
+fn who_insists_drains_a_cluster_though_there_is_no_room() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = carried("drains: by force", base.path()) else { return };
+    playground.give(
+        "{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: web}, spec: {capacity: {requestsPerSecond: 10}}}",
+    );
+    let clients = playground.crowd("us-east", HOST, RATE);
+    let refused = || {
+        let said = playground.landfall(&["drain", "us-east", "--no-wait"]);
+        let why = text(&said.stderr);
+        if said.status.success() {
+            assert!(playground.landfall(&["uncordon", "us-east"]).status.success());
+        }
+        why.contains("is not drained") && why.contains("--force drains it nevertheless")
+    };
+    becomes("it is not drained", &true, refused);
+    let said = playground.landfall(&["drain", "us-east", "--force"]);
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    assert!(text(&said.stdout).ends_with("cluster.landfall.dev/us-east drained\n"));
+    let since = clients.elapsed() + Duration::from_millis(1);
+    becomes("others answer", &true, || clients.answered_since("eu-west", since) > 100);
+    assert_eq!(clients.answered_since("us-east", since), 0);
+    content(clients);
+}
