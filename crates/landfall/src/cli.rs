@@ -203,6 +203,10 @@ pub(crate) struct EchoOptions {
     #[arg(long, value_name = "[ADDR]:PORT")]
     pub(crate) udp: Vec<Listen>,
 
+    /// So many requests a second are all that it can do: answers tell how much of that is used, in the words of ORCA.
+    #[arg(long, env = landfall_sim::echo::CAPACITY, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub(crate) capacity: u32,
+
     /// The pod's name in answers. Default: this machine's name.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub(crate) pod_name: Option<String>,

@@ -34,6 +34,7 @@ async fn serve(options: &EchoOptions) -> Result<()> {
         gate: Gate::default(),
         life: life.clone(),
     });
+    echo.load.rate_at(options.capacity);
     open(options, &echo, &tasks)?;
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     tracing::info!("stopping: no new connections, open requests finish");

@@ -140,6 +140,7 @@ impl Running {
                 let gate = setup.context.gate.clone();
                 let (identity, journal) = (setup.identity.clone(), log.clone());
                 let life = running.life.clone();
+                load.rate_at(capacity(setup.spec));
                 running.echo = Some(Arc::new(Echo { identity, load, journal, gate, life }));
                 if let Err(error) = running.open(setup.context).await {
                     // What did open must not stay.
@@ -413,6 +414,12 @@ fn declared_ports(pod: &Value) -> Vec<u16> {
 
 /// The ports of a container: those it declares, else the usual ones if it is the `first` of its pod and nobody else
 /// in the pod asks for them.
+/// How many requests a second the echo program shall say are all that it can do; 0 where nothing is said.
+fn capacity(spec: &Value) -> u32 {
+    let said = spec["env"].as_array().into_iter().flatten().find(|one| one["name"] == echo::CAPACITY);
+    said.and_then(|one| one["value"].as_str()?.parse().ok()).unwrap_or(0)
+}
+
 fn ports(spec: &Value, first: bool, others: &[u16]) -> Vec<Port> {
     let declared: Vec<Port> = spec["ports"].as_array().into_iter().flatten().filter_map(declared).collect();
     if !declared.is_empty() || !first {

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use futures::stream::{self, StreamExt};
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use landfall_runtime::tasks::Tasks;
 use serde_json::{Map, Value, json};
@@ -24,6 +24,9 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// The most lines of `/stream/N`.
 const LINES_MAX: u64 = 10_000;
+
+/// Where it tells how busy it is, as ORCA says.
+const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
 /// The type of Server-Sent Events.
 const EVENTS: &str = "text/event-stream";
@@ -88,7 +91,12 @@ pub(super) async fn answer(
     } else {
         route(echo, connection, request).await
     };
-    response.map(|body| body.holding(Some(slot)))
+    let mut response = response.map(|body| body.holding(Some(slot)));
+    if let Some(used) = echo.load.used() {
+        let told = HeaderValue::from_str(&format!("TEXT application_utilization={used:.3}"));
+        response.headers_mut().extend(told.ok().map(|told| (LOAD, told)));
+    }
+    response
 }
 
 /// The delay that a client asks for by `?delay=MS` on any path, or by `/delay/MS`.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use landfall_runtime::clock;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::gate::Effect;
@@ -13,6 +15,9 @@ const UNLIMITED: u32 = u32::MAX;
 
 /// How long a request waits for its turn.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Over how long requests are counted to tell how busy it is.
+const PACE: Duration = Duration::from_secs(1);
 
 /// Requests that wait for their turn.
 const QUEUE_MAX: u32 = 10_000;
@@ -27,8 +32,19 @@ pub struct Load {
     requests_max: AtomicU32,
     queueing: AtomicBool,
     ready: AtomicBool,
+    /// How many requests a second are all that it can do; 0 where it does not say.
+    capacity: AtomicU32,
+    pace: Mutex<Pace>,
     /// Somebody left, or the limit changed.
     room: Notify,
+}
+
+/// How many requests came in this while, since when, and in the one before.
+#[derive(Debug)]
+struct Pace {
+    since: Instant,
+    now: u32,
+    before: u32,
 }
 
 /// A request being served; it ends when this is dropped.
@@ -45,6 +61,8 @@ impl Default for Load {
             requests_max: AtomicU32::new(UNLIMITED),
             queueing: AtomicBool::new(false),
             ready: AtomicBool::new(true),
+            capacity: AtomicU32::new(0),
+            pace: Mutex::new(Pace { since: clock::instant(), now: 0, before: 0 }),
             room: Notify::new(),
         }
     }
@@ -102,6 +120,28 @@ impl Load {
     /// What `/readyz` says.
     pub(super) fn ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
+    }
+
+    /// So many requests a second are all that it can do; answers tell how much of that is used.
+    pub fn rate_at(&self, requests_per_second: u32) {
+        self.capacity.store(requests_per_second, Ordering::Relaxed);
+    }
+
+    /// How much of what it can do is used, with a request that has come in; none where it does not say.
+    pub(super) fn used(&self) -> Option<f64> {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        if capacity == 0 {
+            return None;
+        }
+        let mut pace = self.pace.lock();
+        let passed = pace.since.elapsed();
+        if passed >= PACE {
+            // After a while without anybody there is nothing before.
+            let before = if passed < PACE * 2 { pace.now } else { 0 };
+            *pace = Pace { since: clock::instant(), now: 0, before };
+        }
+        pace.now = pace.now.saturating_add(1);
+        Some(f64::from(pace.before) / f64::from(capacity))
     }
 
     /// From now on `/readyz` says that the program is on its way out.

@@ -28,6 +28,10 @@ pub use load::{Load, Slot};
 pub use raw::{run_tcp, run_udp};
 pub use serve::{DRAIN_MAX, TlsError, run_http, self_signed, tls_config};
 
+/// The variable of its environment that says how many requests a second are all that it can do. Answers then tell how much of that is
+/// used, in the words of ORCA.
+pub const CAPACITY: &str = "ECHO_CAPACITY";
+
 /// Who answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {

@@ -135,57 +135,6 @@ fn nobody_notices_that_the_cluster_that_answers_is_lost() {
     content(clients);
 }
 
-#[test]
-fn what_the_nearest_has_no_room_for_goes_to_the_next() {
-    let base = tempfile::tempdir().unwrap();
-    let Some(playground) = carried("carries: overflow", base.path()) else { return };
-    // Two endpoints in each cluster; three times what one cluster can carry.
-    playground.give(
-        "{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: web}, spec: {capacity: {requestsPerSecond: 20}}}",
-    );
-    let clients = playground.crowd("us-east", HOST, 120);
-    let share = |cluster: &str| {
-        let plan = playground.object("federation", "trafficplan web");
-        let vantages = plan["spec"]["vantages"].as_array().cloned().unwrap_or_default();
-        let choices = vantages.iter().find(|vantage| vantage["cluster"] == "us-east").cloned();
-        let choices = choices.and_then(|vantage| vantage["choices"].as_array().cloned()).unwrap_or_default();
-        let choice = choices.into_iter().find(|choice| choice["cluster"] == cluster);
-        choice.and_then(|choice| choice["fraction"].as_f64()).unwrap_or(0.0)
-    };
-    becomes("the nearest keeps what it can carry, the next takes some", &true, || {
-        let (near, next) = (share("us-east"), share("eu-west"));
-        near > 0.0 && near < 0.6 && next > 0.0
-    });
-    let since = clients.elapsed();
-    becomes("both answer", &true, || {
-        ["us-east", "eu-west"].iter().all(|name| clients.answered_since(name, since) > SOME)
-    });
-    let percent = |name: &str| {
-        let all: usize = MEMBERS.iter().map(|name| clients.answered_since(name, since)).sum();
-        clients.answered_since(name, since) * 100 / all.max(1)
-    };
-    println!(
-        "120 requests/s where 40 can be carried: {}",
-        ["us-east", "eu-west", "asia-east"].map(|name| format!("{name} {} %", percent(name))).join(", ")
-    );
-    content(clients);
-
-    // Without a limit, but with one cluster that is to be tried out.
-    playground.give(
-        "{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: web}, spec: {canary: {percent: 10, clusters: {names: [asia-east]}}}}",
-    );
-    becomes("a tenth is for the one to be tried out", &true, || {
-        (share("asia-east") - 0.1).abs() < 0.001 && share("us-east") > 0.89
-    });
-    let clients = playground.crowd("us-east", HOST, RATE);
-    becomes("it is asked", &true, || clients.answered_since("us-east", Duration::ZERO) > 900);
-    let by = content(clients);
-    let (near, tried) = (by.get("us-east").copied().unwrap_or(0), by.get("asia-east").copied().unwrap_or(0));
-    println!("a tenth for asia-east: {tried} of {}", near + tried);
-    // Of a thousand requests between 60 and 140, but for one time in ten thousand.
-    assert!((near + tried) * 6 / 100 < tried && tried < (near + tried) * 14 / 100, "{by:?}");
-}
-
 /// The third design's, at ports that everybody may listen at.
 const SHOPPING: &str = "
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: shopping}, spec: {replicas: 6, selector: {matchLabels: {app: shopping}},

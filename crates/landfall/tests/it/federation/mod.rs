@@ -12,6 +12,7 @@ mod leaders;
 mod mistakes;
 mod moves;
 mod names;
+mod overflow;
 mod ports;
 mod routes;
 mod spreads;
