@@ -139,7 +139,8 @@ pub fn group_name(uid: &str) -> String {
     format!("claim-{uid}")
 }
 
-/// Decides about all claims, in their order; also which Ingress, as `namespace/name`, belongs to which claim's group.
+/// Decides about all claims, in their order; also which Ingress, as `namespace/name`, belongs to which claim's group. Whoever serves an
+/// Ingress keeps it for as long as it means it; else the oldest claim has it.
 pub fn decide(
     claims: &[Claim],
     groups: &[Group],
@@ -152,13 +153,19 @@ pub fn decide(
         by_namespace.entry(&ingress.namespace).or_default().push(ingress);
     }
     let mut owners: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let meant: Vec<Meant<'_>> = claims.iter().map(|claim| Meant::of(claim, &by_namespace)).collect();
+    for at in &order {
+        let Some((claim, meant)) = claims.get(*at).zip(meant.get(*at)) else { continue };
+        for ingress in meant.ingresses.iter().filter(|ingress| claim.served.contains(&ingress.name)) {
+            owners.entry((&ingress.namespace, &ingress.name)).or_insert(&claim.name);
+        }
+    }
     let mut taken: BTreeSet<&str> = BTreeSet::new();
     let mut bound = BTreeMap::new();
     let mut made: Vec<Option<Outcome>> = vec![None; claims.len()];
     for at in order {
-        let Some(claim) = claims.get(at) else { continue };
-        let near = by_namespace.get(claim.namespace.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let found = find(claim, near, &mut owners);
+        let Some((claim, meant)) = claims.get(at).zip(meant.get(at)) else { continue };
+        let found = find(claim, meant, &mut owners);
         let outcome = one(claim, &found, groups, &mut taken);
         if let (Some(group), ClaimPhase::Bound | ClaimPhase::Pending) = (&outcome.group, outcome.phase) {
             for name in &found.serves {
@@ -181,42 +188,60 @@ struct Found {
     problem: Option<String>,
 }
 
+/// The ingresses that a claim means, whoever has them.
+#[derive(Debug, Default)]
+struct Meant<'a> {
+    ingresses: Vec<&'a Ingress>,
+    /// Those that are named and not there.
+    missing: Vec<String>,
+    problem: Option<String>,
+}
+
+impl<'a> Meant<'a> {
+    fn of(claim: &Claim, by_namespace: &BTreeMap<&str, Vec<&'a Ingress>>) -> Self {
+        let mut meant = Self::default();
+        if claim.deleting {
+            return meant;
+        }
+        let spec = &claim.spec;
+        let near = by_namespace.get(claim.namespace.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let selector = match &spec.ingress_selector {
+            None => None,
+            Some(selector) => match Selector::from_object(serde_json::to_value(selector).ok().as_ref()) {
+                Ok(selector) => Some(selector),
+                Err(why) => {
+                    meant.problem = Some(format!("ingressSelector: {why}"));
+                    None
+                }
+            },
+        };
+        let named: BTreeSet<&str> = spec.ingresses.iter().map(|one| one.name.as_str()).collect();
+        let means = |ingress: &&&Ingress| {
+            let label = |key: &str| ingress.labels.get(key).map(String::as_str);
+            named.contains(ingress.name.as_str())
+                || selector.as_ref().is_some_and(|one| one.matches_with(label))
+        };
+        meant.ingresses = near.iter().filter(means).copied().collect();
+        let there = |name: &&&str| near.iter().any(|ingress| ingress.name == ***name);
+        meant.missing = named.iter().filter(|name| !there(name)).map(|name| (*name).to_owned()).collect();
+        meant
+    }
+}
+
 fn find<'a>(
     claim: &'a Claim,
-    near: &[&'a Ingress],
+    meant: &Meant<'a>,
     owners: &mut BTreeMap<(&'a str, &'a str), &'a str>,
 ) -> Found {
-    let mut found = Found::default();
-    if claim.deleting {
-        return found;
-    }
-    let spec = &claim.spec;
-    let selector = match &spec.ingress_selector {
-        None => None,
-        Some(selector) => match Selector::from_object(serde_json::to_value(selector).ok().as_ref()) {
-            Ok(selector) => Some(selector),
-            Err(why) => {
-                found.problem = Some(format!("ingressSelector: {why}"));
-                None
-            }
-        },
-    };
-    let named: BTreeSet<&str> = spec.ingresses.iter().map(|one| one.name.as_str()).collect();
-    let means = |ingress: &Ingress| {
-        let label = |key: &str| ingress.labels.get(key).map(String::as_str);
-        named.contains(ingress.name.as_str()) || selector.as_ref().is_some_and(|one| one.matches_with(label))
-    };
-    for ingress in near.iter().filter(|ingress| means(ingress)) {
-        match owners.get(&(ingress.namespace.as_str(), ingress.name.as_str())) {
-            Some(owner) => found.taken.push(format!("{} ({owner})", ingress.name)),
-            None => {
-                owners.insert((&ingress.namespace, &ingress.name), &claim.name);
-                found.serves.push(ingress.name.clone());
-            }
+    let (missing, problem) = (meant.missing.clone(), meant.problem.clone());
+    let mut found = Found { missing, problem, ..Found::default() };
+    for ingress in &meant.ingresses {
+        let owner = owners.entry((&ingress.namespace, &ingress.name)).or_insert(&claim.name);
+        match *owner == claim.name {
+            true => found.serves.push(ingress.name.clone()),
+            false => found.taken.push(format!("{} ({owner})", ingress.name)),
         }
     }
-    let there = |name: &&&str| near.iter().any(|ingress| ingress.name == ***name);
-    found.missing = named.iter().filter(|name| !there(name)).map(|name| (*name).to_owned()).collect();
     found.serves.sort_unstable();
     found
 }
@@ -308,7 +333,11 @@ fn provide<'a>(
                 Step::Take { group: group.name.clone() }
             }
             // The name is free again when it is gone.
-            (_, Some(_)) => Step::Nothing,
+            (_, Some(old)) => {
+                let sentence = format!("the group {} is being deleted, and has not gone yet", old.name);
+                outcome.provisioned = (false, Reason::new("GroupDeleting", sentence));
+                Step::Nothing
+            }
             (None, None) if strange => {
                 outcome.phase = ClaimPhase::Failed;
                 let sentence = format!("the group {name} is not this claim's");

@@ -163,6 +163,29 @@ fn what_another_claim_has_is_its_own() {
     assert_eq!((bound.len(), groups.len()), (2, 2));
 }
 
+/// An older claim whose selector began to match took an Ingress away from the claim that served it.
+#[test]
+fn whoever_serves_an_ingress_keeps_it() {
+    let labels = |team: &str| LabelSelector {
+        match_labels: Some([("team".to_owned(), team.to_owned())].into()),
+        ..LabelSelector::default()
+    };
+    let mut older = claim("a", &[], ReclaimPolicy::Retain);
+    older.spec.ingress_selector = Some(labels("y"));
+    let claims = vec![older, claim("b", &["web"], ReclaimPolicy::Retain)];
+    let mut world = World { claims, ingresses: vec![ingress("web")], ..World::default() };
+    world.settle();
+    assert_eq!(world.told(), "a:Bound:192.0.2.1 b:Bound:192.0.2.2 [192.0.2.1:] [192.0.2.2:] shop/web!");
+    world.claims[0].spec.ingress_selector = Some(labels("x"));
+    world.settle();
+    let served = |world: &World| decide(&world.claims, &world.groups, &world.ingresses).1;
+    assert_eq!(served(&world)["shop/web"], group_name("u-b"));
+    // It means it no more: the other may have it.
+    world.claims[1].spec.ingresses.clear();
+    world.settle();
+    assert_eq!(served(&world)["shop/web"], group_name("u-a"));
+}
+
 #[test]
 fn what_cannot_be_is_told() {
     let mut wrong = claim("a", &[], ReclaimPolicy::Delete);
