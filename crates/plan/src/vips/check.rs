@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use landfall_api::addresses::{validate_cidr, validate_ip};
 use landfall_api::field::{ErrorList, Path};
-use landfall_api::landfall::{ClusterSelection, IngressReplicaSetSpec, IngressVIPRangeSpec};
+use landfall_api::landfall::{ClusterSelection, GroupCapacity, IngressReplicaSetSpec, IngressVIPRangeSpec};
+use landfall_api::quantity::Quantity;
 use landfall_api::selector::Selector;
 use serde_json::Value;
 
@@ -66,17 +67,28 @@ pub fn check_group(spec: &IngressReplicaSetSpec, root: &Path<'_>) -> ErrorList {
         }
     }
     if let Some(capacity) = &spec.capacity {
-        let path = root.child("capacity");
-        if capacity.ingresses.is_some_and(|most| most < 1) {
-            errors.invalid(
-                &path.child("ingresses"),
-                capacity.ingresses,
-                "must be greater than or equal to 1",
-            );
-        }
+        amounts(capacity, &root.child("capacity"), &mut errors);
     }
     clusters(spec.clusters.as_ref(), root, &mut errors);
     errors
+}
+
+/// A group that can carry nothing is a mistake.
+fn amounts(capacity: &GroupCapacity, path: &Path<'_>, errors: &mut ErrorList) {
+    let whole = [
+        ("ingresses", capacity.ingresses.map(i64::from)),
+        ("requestsPerSecond", capacity.requests_per_second),
+        ("connections", capacity.connections),
+    ];
+    for (field, most) in whole {
+        if most.is_some_and(|most| most < 1) {
+            errors.invalid(&path.child(field), most, "must be greater than or equal to 1");
+        }
+    }
+    let Some(bandwidth) = &capacity.bandwidth else { return };
+    if Quantity::parse(&bandwidth.0).is_none_or(|most| most.signum() <= 0) {
+        errors.invalid(&path.child("bandwidth"), bandwidth.0.as_str(), "must be greater than 0");
+    }
 }
 
 /// An address that a node could hold for clients.
@@ -163,6 +175,13 @@ mod tests {
             json!({"capacity": {"ingresses": 0}}),
             "spec.capacity.ingresses: Invalid value: 0: must be greater than or equal to 1",
         );
+        check(
+            json!({"capacity": {"requestsPerSecond": 0, "connections": 0, "bandwidth": "0"}}),
+            "spec.capacity.requestsPerSecond: Invalid value: 0: must be greater than or equal to 1; \
+             spec.capacity.connections: Invalid value: 0: must be greater than or equal to 1; \
+             spec.capacity.bandwidth: Invalid value: \"0\": must be greater than 0",
+        );
+        check(json!({"capacity": {"bandwidth": "1G"}}), "");
         let wrong = json!({"clusters": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}});
         let errors = check_group(&serde_json::from_value(wrong).unwrap(), &Path::new("spec"));
         assert!(errors.iter().any(|one| one.field == "spec.clusters.selector"), "{errors:?}");
