@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   127.x.y.0/20   +0x000  the API server (+1), the same for the hub (+2), clients that stand in the member (+3 …)
+//!                  +0x040  edges of groups, 64
+//!                  +0x080  virtual IPs, 128
 //!                  +0x100  nodes, 256
 //!                  +0x200  load balancers, 512
 //!                  +0x400  clusterIPs, 1,024
@@ -158,9 +160,19 @@ impl Block {
         Ipv4Addr::from(self.range().first + 2)
     }
 
-    /// Addresses for clients that stand in the member and bind their source address, and for its edges.
+    /// Addresses for clients that stand in the member and bind their source address, and for its edge.
     pub const fn clients(self) -> Range {
-        self.part(3, 0x100 - 3)
+        self.part(3, 0x40 - 3)
+    }
+
+    /// Addresses of edges that belong to groups.
+    pub const fn group_edges(self) -> Range {
+        self.part(0x40, 0x40)
+    }
+
+    /// Addresses that groups of edges share.
+    pub const fn virtual_ips(self) -> Range {
+        self.part(0x80, 0x80)
     }
 
     /// Addresses of nodes.
@@ -279,8 +291,9 @@ mod tests {
         for nodes in [1, 3, 16, 17, 256] {
             let block = Block::all().last().unwrap();
             let pods = (0..nodes).filter_map(|n| block.node_pods(n, nodes));
-            let parts = [block.clients(), block.nodes(), block.load_balancers(), block.services()];
-            let all: Vec<_> = parts.into_iter().chain(pods).flat_map(Range::iter).collect();
+            let parts = [block.clients(), block.group_edges(), block.virtual_ips(), block.nodes()];
+            let parts = parts.into_iter().chain([block.load_balancers(), block.services()]);
+            let all: Vec<_> = parts.chain(pods).flat_map(Range::iter).collect();
             let distinct: BTreeSet<_> = all.iter().collect();
             assert_eq!(distinct.len(), all.len(), "{nodes} nodes");
             assert!(

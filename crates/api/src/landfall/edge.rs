@@ -94,6 +94,9 @@ pub struct EdgeStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["address"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vips: Vec<EdgeVip>,
+    /// The revision of its group's plan that it follows, 0 before it has seen one; told by edges that may hold virtual IPs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_revision: Option<i64>,
     /// Ready, isolated, draining, and why.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -127,6 +127,10 @@ pub struct IngressReplicaSetStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["address"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vips: Vec<GroupVip>,
+    /// Virtual IPs that it has no more and that are nobody else's yet: one of its edges may still hold them.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["address"]))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub releasing: Vec<GroupVip>,
     /// Edges there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,

@@ -33,6 +33,10 @@ pub(super) struct Group {
     pub problem: Option<String>,
     /// Its edges.
     pub edges: Vec<Grouped>,
+    /// Edges of it that may hold addresses, wherever they are.
+    pub followers: Vec<vips::Follower>,
+    /// It is being deleted, and waits until its addresses are free: nobody runs it, and nothing is bound to it.
+    pub deleting: bool,
     /// What they carry together.
     pub load: (Load, Measured),
     /// Ingresses bound to it.
@@ -66,18 +70,20 @@ pub(super) fn scene(federation: &Arc<Federation>) -> Scene {
         all(federation, GROUP_PLANS).map(|(key, plan)| (key.name.to_string(), plan)).collect();
     let mut groups = BTreeMap::new();
     for (key, object) in all::<IngressReplicaSet>(federation, GROUPS) {
-        if object.metadata.deletion_timestamp.is_some() {
-            continue;
-        }
-        let (clusters, problem) = select(object.spec.clusters.as_ref(), &members);
+        let deleting = object.metadata.deletion_timestamp.is_some();
+        let (clusters, problem) = match deleting {
+            true => (Vec::new(), None),
+            false => select(object.spec.clusters.as_ref(), &members),
+        };
         let mut own = edges.remove(&*key.name).unwrap_or_default();
+        let followers = own.iter().filter_map(follower).collect();
         own.retain(|edge| clusters.contains(&edge.spec.cluster));
         let alive: Vec<_> = own.iter().filter(|edge| edge.alive).map(|edge| &edge.status).collect();
         let load = binding::measure(&object.spec, &alive);
         let plan = plans.remove(&*key.name);
         groups.insert(
             key.name.to_string(),
-            Group { object, clusters, problem, edges: own, load, bound: 0, plan },
+            Group { object, clusters, problem, edges: own, followers, deleting, load, bound: 0, plan },
         );
     }
     let range_objects: BTreeMap<String, IngressVIPRange> =
@@ -94,6 +100,12 @@ pub(super) fn scene(federation: &Arc<Federation>) -> Scene {
         claim_objects: all(federation, CLAIMS).collect(),
         ingresses: ingresses::all(federation),
     }
+}
+
+/// An edge as one that may hold addresses, if it is.
+fn follower(edge: &Grouped) -> Option<vips::Follower> {
+    let vips = edge.status.vips.iter().filter_map(|vip| vip.address.parse().ok()).collect();
+    Some(vips::Follower { revision: edge.status.group_revision?, vips })
 }
 
 /// All members with their labels.
@@ -161,6 +173,18 @@ impl Group {
         note(&self.object.metadata, claims::CLAIM_UID_ANNOTATION)
     }
 
+    /// Whether it stays until its addresses are free, whatever happens.
+    pub(super) fn guarded(&self) -> bool {
+        self.object.metadata.finalizers.iter().flatten().any(|one| one == vips::FINALIZER)
+    }
+
+    /// What its edges were told last.
+    fn told(&self) -> vips::Told {
+        let Some(plan) = &self.plan else { return vips::Told::default() };
+        let all = plan.spec.members.iter().flat_map(|member| &member.vips);
+        vips::Told { revision: plan.spec.revision, vips: all.filter_map(|vip| vip.parse().ok()).collect() }
+    }
+
     /// How many of its edges are alive.
     pub(super) fn ready(&self) -> usize {
         self.edges.iter().filter(|edge| edge.alive).count()
@@ -183,6 +207,7 @@ impl Scene {
             let IngressReplicaSetSpec { vip, vips, vip_range, ip_families, .. } = &group.object.spec;
             let asked = vip.iter().map(|vip| (None, vip.clone()));
             let each = vips.iter().map(|vip| (Some(vip.cluster.clone()), vip.address.clone()));
+            let status = group.object.status.as_ref();
             vips::Group {
                 name: name.clone(),
                 created: created(&group.object.metadata),
@@ -190,7 +215,10 @@ impl Scene {
                 wanted: asked.chain(each).collect(),
                 range: vip_range.clone(),
                 families: ip_families.clone(),
-                held: group.object.status.as_ref().map(|status| status.vips.clone()).unwrap_or_default(),
+                held: status.map(|status| status.vips.clone()).unwrap_or_default(),
+                releasing: status.map(|status| status.releasing.clone()).unwrap_or_default(),
+                told: group.told(),
+                followers: group.followers.clone(),
             }
         };
         self.groups.iter().map(one).collect()
@@ -224,7 +252,7 @@ impl Scene {
                 name: name.clone(),
                 claim: group.claim_uid().to_owned(),
                 released: label(&group.object.metadata, claims::RELEASED_LABEL).to_owned(),
-                deleting: false,
+                deleting: group.deleting,
                 spec: group.object.spec.clone(),
                 vips: own.vips.into_iter().map(|vip| vip.address).collect(),
                 troubles: own.troubles,
@@ -261,7 +289,7 @@ impl Scene {
                 claimed: !group.claim_uid().is_empty(),
             }
         };
-        self.groups.iter().map(one).collect()
+        self.groups.iter().filter(|(_, group)| !group.deleting).map(one).collect()
     }
 
     /// The Ingresses, as they ask to be bound.

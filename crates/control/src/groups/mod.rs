@@ -177,11 +177,15 @@ pub async fn run(federation: &Arc<Federation>) {
 async fn look(federation: &Arc<Federation>) {
     let groups = &federation.groups;
     let mut scene = gather::scene(federation);
+    let guards = status::guards(&scene);
+    if !guards.is_empty() {
+        write::all(federation, guards).await;
+        scene = gather::scene(federation);
+    }
     if scene.is_empty() && groups.vips.read().is_empty() && groups.claimed.read().is_empty() {
         return;
     }
     let made = vips::allocate(&scene.wanting(), &scene.ranges);
-    publish(federation, &made);
     let claims = scene.claims();
     let (outcomes, served) = planned::decide(&claims, &scene.claimed_groups(&made), &scene.claim_ingresses());
     claim(federation, &served);
@@ -191,8 +195,10 @@ async fn look(federation: &Arc<Federation>) {
 
     // Addresses first: edges are told of what stands in the status, and of nothing else.
     let refused = write::all(federation, status::of_groups(&scene, &made)).await;
+    publish(federation, &made, &refused);
     write::all(federation, plans::plans(&scene, &made, &refused)).await;
     let mut rest = status::of_ranges(&scene, &made);
+    rest.extend(status::farewells(&scene, &made));
     rest.extend(claims::writes(&scene, &outcomes));
     rest.extend(ingresses::writes(federation, &scene, &wants, &bound));
     rest.extend(pods::writes(federation, &scene));
@@ -201,11 +207,16 @@ async fn look(federation: &Arc<Federation>) {
     }
 }
 
-/// Makes addresses known to those who tell clients.
-fn publish(federation: &Federation, made: &BTreeMap<String, vips::Allocation>) {
-    let now: BTreeMap<String, Vec<GroupVip>> =
-        made.iter().map(|(group, made)| (group.clone(), made.vips.clone())).collect();
-    let before = std::mem::replace(&mut *federation.groups.vips.write(), now.clone());
+/// Makes addresses known to those who tell clients; of groups whose status could not be written, those from before.
+fn publish(federation: &Federation, made: &BTreeMap<String, vips::Allocation>, refused: &BTreeSet<Key>) {
+    let before = federation.groups.vips.read().clone();
+    let mut now: BTreeMap<String, Vec<GroupVip>> = BTreeMap::new();
+    for (group, made) in made {
+        let written = !refused.contains(&status::key(GROUPS, group));
+        let vips = if written { Some(&made.vips) } else { before.get(group) };
+        now.insert(group.clone(), vips.cloned().unwrap_or_default());
+    }
+    now.clone_into(&mut federation.groups.vips.write());
     let addresses = |vips: Option<&Vec<GroupVip>>| -> Vec<(String, String)> {
         vips.into_iter().flatten().map(|vip| (vip.cluster.clone(), vip.address.clone())).collect()
     };

@@ -12,17 +12,19 @@ use super::write::Write;
 use crate::kinds::{GROUP_PLANS, GROUPS};
 use crate::shelf::Key;
 
-/// What is written of plans; groups whose addresses could not be written down keep the plan that they have.
+/// What is written of plans; groups whose addresses could not be written down, and those that could go before their edges have let go
+/// of them, keep the plan that they have.
 pub(super) fn plans(
     scene: &Scene,
     made: &BTreeMap<String, Allocation>,
     refused: &BTreeSet<Key>,
 ) -> Vec<Write> {
     let one = |(name, group): (&String, &Group)| {
-        if refused.contains(&key(GROUPS, name)) {
+        let before = group.plan.as_ref();
+        let going = group.deleting && before.is_none();
+        if refused.contains(&key(GROUPS, name)) || !group.guarded() || going {
             return None;
         }
-        let before = group.plan.as_ref();
         let mut spec = spec(group, made.get(name), before);
         if before.is_some_and(|before| before.spec == spec) {
             return None;

@@ -63,6 +63,7 @@ pub(super) fn writes(federation: &Arc<Federation>, scene: &Scene) -> Vec<Write> 
     let mut all = Vec::new();
     let mut kept: BTreeSet<Key> = BTreeSet::new();
     for (name, group) in &scene.groups {
+        // One that is being deleted runs nowhere.
         for cluster in &group.clusters {
             let Some(installed) = installed(federation, cluster) else { continue };
             let own = workload::name(name, cluster);
@@ -89,7 +90,7 @@ pub(super) fn writes(federation: &Arc<Federation>, scene: &Scene) -> Vec<Write> 
             }
         }
     }
-    // A member that the group has left.
+    // A member that the group has left; all of them when it is being deleted.
     for kind in [sets, secrets] {
         let shelf = federation.shelf(kind);
         let ours = |key: &Key| &*key.namespace == GROUPS_NAMESPACE && !kept.contains(key);

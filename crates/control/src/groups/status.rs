@@ -1,14 +1,15 @@
 //! The status of groups and ranges.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use landfall_api::landfall::{
-    GroupVip, IngressReplicaSetStatus, IngressVIPRangeStatus, VipAllocation, VipHolder, VipState,
+    EdgeVip, GroupVip, IngressReplicaSetStatus, IngressVIPRangeStatus, VipAllocation, VipHolder,
 };
 use landfall_plan::claims::CLAIM_ANNOTATION;
 use landfall_plan::vips::{self, Allocation};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::gather::{Group, Scene, note};
 use super::write::Write;
@@ -16,6 +17,7 @@ use crate::events::Happening;
 use crate::federation::{now_ms, rfc3339};
 use crate::kinds::{GROUPS, KindId, RANGES};
 use crate::shelf::Key;
+use crate::traffic::Grouped;
 
 /// So many addresses of a range are told of.
 const ALLOCATIONS_MAX: usize = 1000;
@@ -50,6 +52,33 @@ pub(super) fn condition(
     }
 }
 
+/// What is written so that no group can go before its addresses are free.
+pub(super) fn guards(scene: &Scene) -> Vec<Write> {
+    let open = scene.groups.iter().filter(|(_, group)| !group.deleting && !group.guarded());
+    open.map(|(name, group)| finalizers(name, group, true)).collect()
+}
+
+/// Lets groups go that are being deleted, and none of whose addresses is in any edge's hands.
+pub(super) fn farewells(scene: &Scene, made: &BTreeMap<String, Allocation>) -> Vec<Write> {
+    let free = |(name, group): &(&String, &Group)| {
+        let left = made.get(*name).is_some_and(|made| !made.releasing.is_empty());
+        group.deleting && group.guarded() && !left
+    };
+    scene.groups.iter().filter(free).map(|(name, group)| finalizers(name, group, false)).collect()
+}
+
+/// Sets or takes our finalizer, if nobody has changed the group.
+fn finalizers(name: &str, group: &Group, ours: bool) -> Write {
+    let metadata = &group.object.metadata;
+    let mut all = metadata.finalizers.clone().unwrap_or_default();
+    all.retain(|one| one != vips::FINALIZER);
+    if ours {
+        all.push(vips::FINALIZER.to_owned());
+    }
+    let version = &metadata.resource_version;
+    Write::patch(&key(GROUPS, name), json!({"metadata": {"finalizers": all, "resourceVersion": version}}))
+}
+
 /// What is written of groups.
 pub(super) fn of_groups(scene: &Scene, made: &BTreeMap<String, Allocation>) -> Vec<Write> {
     let one = |(name, group): (&String, &Group)| {
@@ -73,13 +102,13 @@ fn of_group(
     made: Allocation,
 ) -> (IngressReplicaSetStatus, Vec<Happening>) {
     let mut happenings = Vec::new();
-    let mut several: Vec<String> = Vec::new();
+    let mut holds = Vec::new();
     let mut vips = made.vips;
     for vip in &mut vips {
         let known = before.vips.iter().find(|known| known.address == vip.address);
         (vip.holder, vip.transitions) =
             known.map(|known| (known.holder.clone(), known.transitions)).unwrap_or_default();
-        hold(group, vip, &mut several, &mut happenings);
+        holds.push((hold(group, vip, &mut happenings), vip.address.clone()));
     }
     let generation = group.object.metadata.generation;
     let one = |kind: &str, holds: bool, code: &'static str, words: String| {
@@ -101,6 +130,14 @@ fn of_group(
         (..) => one("Ready", true, "EdgesReady", format!("{ready} of {there} edges are ready")),
     };
     let mut conditions = vec![allocated, is_ready];
+    let of = |(hold, _): &(vips::Hold, String)| hold.held.clone();
+    let missing = holds.iter().map(of).find(|(held, _)| !held);
+    if let Some((held, reason)) = missing.or_else(|| holds.first().map(of)) {
+        conditions.push(condition(&before.conditions, ("VIPHeld", held), &reason, generation));
+    }
+    let several = holds.iter().filter(|(hold, _)| !hold.several.is_empty());
+    let several = several.map(|(hold, at)| format!("{} say that they hold {at}", hold.several.join(" and ")));
+    let several: Vec<String> = several.collect();
     if !several.is_empty() {
         conditions.push(one("SingleHolder", false, "SeveralHolders", several.join("; ")));
     }
@@ -119,30 +156,23 @@ fn of_group(
         claim: Some(claim.to_owned()).filter(|claim| !claim.is_empty()),
         conditions,
         vips,
+        releasing: made.releasing,
     };
     happenings.extend(news(&before.conditions, &status.conditions));
     (status, happenings)
 }
 
 /// Finds out who holds an address.
-fn hold(group: &Group, vip: &mut GroupVip, several: &mut Vec<String>, happenings: &mut Vec<Happening>) {
-    let holds = |edge: &&crate::traffic::Grouped| edge.alive && edge.spec.cluster == vip.cluster;
-    let mut holders: Vec<VipHolder> = Vec::new();
-    for edge in group.edges.iter().filter(holds) {
-        let own =
-            edge.status.vips.iter().find(|own| own.address == vip.address && own.state == VipState::Holding);
-        holders.extend(own.map(|own| VipHolder {
-            edge: edge.name.clone(),
-            node: edge.spec.node.clone(),
-            since: own.since.clone(),
-        }));
-    }
-    holders.sort_by_key(|holder| holder.since.as_ref().map(|since| since.0));
-    if holders.len() > 1 {
-        let names: Vec<&str> = holders.iter().map(|holder| holder.edge.as_str()).collect();
-        several.push(format!("{} say that they hold {}", names.join(" and "), vip.address));
-    }
-    let now = holders.pop();
+fn hold(group: &Group, vip: &mut GroupVip, happenings: &mut Vec<Happening>) -> vips::Hold {
+    let here: Vec<&Grouped> = group.edges.iter().filter(|edge| edge.spec.cluster == vip.cluster).collect();
+    let parts: Vec<_> = here.iter().map(|edge| part(edge, &vip.address)).collect();
+    let hold = vips::holding(&vip.address, &parts);
+    let shown = hold.holder.as_ref().and_then(|holder| here.iter().find(|edge| edge.name == *holder));
+    let now = shown.map(|edge| VipHolder {
+        edge: edge.name.clone(),
+        node: edge.spec.node.clone(),
+        since: own(edge, &vip.address).and_then(|own| own.since.clone()),
+    });
     let before = vip.holder.take();
     let same = now.as_ref().map(|now| &now.edge) == before.as_ref().map(|before| &before.edge);
     if let Some(now) = now.as_ref().filter(|_| !same) {
@@ -152,6 +182,32 @@ fn hold(group: &Group, vip: &mut GroupVip, several: &mut Vec<String>, happenings
         happenings.push(Happening { warning: false, reason: "VIPMoved", message });
     }
     vip.holder = now;
+    hold
+}
+
+/// What an edge says of an address.
+fn own<'a>(edge: &'a Grouped, address: &str) -> Option<&'a EdgeVip> {
+    edge.status.vips.iter().find(|own| own.address == address)
+}
+
+/// How an edge stands to an address.
+fn part(edge: &Grouped, address: &str) -> vips::Part<Instant> {
+    let own = own(edge, address);
+    let condition = edge.status.conditions.iter().find(|one| one.type_ == "VirtualIP");
+    let reason = match (own, condition) {
+        (Some(own), _) => own.reason.clone(),
+        (None, Some(_)) => String::new(),
+        (None, None) => "it was started without a keeper of addresses".to_owned(),
+    };
+    vips::Part {
+        edge: edge.name.clone(),
+        alive: edge.alive,
+        state: own.map(|own| own.state),
+        since: own.and_then(|own| own.since.as_ref()).map(|since| since.0.to_string()).unwrap_or_default(),
+        reason,
+        said: edge.said,
+        heard: edge.heard,
+    }
 }
 
 /// What happened between two sets of conditions.
@@ -167,6 +223,8 @@ fn news(before: &[Condition], now: &[Condition]) -> Vec<Happening> {
         "NoClusters",
         "InvalidSelector",
         "SeveralHolders",
+        "NoHolder",
+        "HolderSilent",
         "NoReadyEdges",
         "Allocated",
     ];

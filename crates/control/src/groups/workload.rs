@@ -134,6 +134,8 @@ mod tests {
             clusters: vec!["a".into()],
             problem: None,
             edges: Vec::new(),
+            followers: Vec::new(),
+            deleting: false,
             load: (Load::default(), Measured::default()),
             bound: 0,
             plan: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use http::Method;
+use landfall_api::rules::read::child;
 use serde_json::{Value, json};
 
 use super::{OURS, ingresses};
@@ -154,7 +155,16 @@ async fn write_one(federation: &Arc<Federation>, write: &Write) -> Result<(), Tr
 fn keep(federation: &Federation, key: &Key, object: Value) {
     if OURS.contains(&key.kind) {
         let shelf = federation.groups.shelf(key.kind);
-        shelf.put(key, Arc::new(Seen::new(&shelf.row, object)));
+        let metadata = child(&object, "metadata");
+        let finalizers = child(metadata, "finalizers").as_array().is_some_and(|all| !all.is_empty());
+        let gone = child(metadata, "deletionTimestamp").is_string() && !finalizers;
+        let seen = Arc::new(Seen::new(&shelf.row, object));
+        // The last finalizer was taken: that was the end of it, and the watch may have told so before.
+        if gone {
+            shelf.take(key, Some(&seen));
+        } else {
+            shelf.put(key, seen);
+        }
     } else if key.kind == federation.groups.ingresses {
         ingresses::keep(federation, key, &object);
     }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use landfall_api::landfall::{Address, Edge, EdgeSpec, EdgeStatus, Load, PlanEdge, RoundTrip, ServiceLoad};
+use landfall_api::landfall::{
+    Address, Edge, EdgeSpec, EdgeStatus, Load, PlanEdge, RoundTrip, ServiceLoad, VipState,
+};
 use landfall_plan::proximity::RoundTrips;
 use landfall_plan::quorum::{Ballots, Court, Roster};
 use landfall_plan::traffic::unlike;
@@ -51,6 +53,8 @@ struct Known {
     services: Vec<String>,
     /// What it says that matters to its group alone; not kept of edges of no group.
     status: EdgeStatus,
+    /// When it was first heard to stand to virtual IPs as it does.
+    said: Instant,
 }
 
 /// An edge of a group.
@@ -64,6 +68,10 @@ pub(crate) struct Grouped {
     pub(crate) alive: bool,
     /// Its load, what it has, and how it stands to virtual IPs.
     pub(crate) status: EdgeStatus,
+    /// When it was first heard to stand to them so.
+    pub(crate) said: Instant,
+    /// When it last spoke.
+    pub(crate) heard: Instant,
 }
 
 /// What an edge carries of one service.
@@ -137,29 +145,13 @@ impl Edges {
         let mut carried: Vec<String> = status.services.iter().map(|load| load.service.clone()).collect();
         carried.dedup();
         let trips = status.round_trips.clone();
-        let of_group = |spec: &EdgeSpec, status: &EdgeStatus| {
-            let group = spec.ingress_replica_set.clone()?;
-            Some((
-                group,
-                spec.cluster.clone(),
-                spec.node.clone(),
-                spec.link_addresses.clone(),
-                status.vips.clone(),
-            ))
-        };
         let groups =
             before.and_then(|before| of_group(&before.spec, &before.status)) != of_group(&edge.spec, &status);
-        let kept = match &edge.spec.ingress_replica_set {
-            Some(_) => EdgeStatus {
-                load: status.load.clone(),
-                capacity: status.capacity.clone(),
-                vips: status.vips.clone(),
-                ..EdgeStatus::default()
-            },
-            None => EdgeStatus::default(),
-        };
+        let same = |before: &&Known| stands(&before.status) == stands(&status);
+        let said = before.filter(same).map_or(now, |before| before.said);
         let known = Known {
-            status: kept,
+            status: of_group_alone(&edge.spec, &status),
+            said,
             uid: edge.metadata.uid.clone().unwrap_or_default(),
             spec: edge.spec.clone(),
             heartbeat,
@@ -216,6 +208,8 @@ impl Edges {
             spec: known.spec.clone(),
             alive: known.alive,
             status: known.status.clone(),
+            said: known.said,
+            heard: known.heard,
         };
         all.map(one).collect()
     }
@@ -290,6 +284,33 @@ impl Edges {
         }
         demand
     }
+}
+
+/// What of an edge matters to its group at once, if it has one.
+fn of_group(spec: &EdgeSpec, status: &EdgeStatus) -> Option<impl PartialEq + use<>> {
+    let group = spec.ingress_replica_set.clone()?;
+    let EdgeSpec { cluster, node, link_addresses, .. } = spec.clone();
+    Some((group, cluster, node, link_addresses, status.vips.clone(), status.group_revision))
+}
+
+/// What is kept of what an edge says because it matters to its group alone.
+fn of_group_alone(spec: &EdgeSpec, status: &EdgeStatus) -> EdgeStatus {
+    if spec.ingress_replica_set.is_none() {
+        return EdgeStatus::default();
+    }
+    EdgeStatus {
+        load: status.load.clone(),
+        capacity: status.capacity.clone(),
+        vips: status.vips.clone(),
+        group_revision: status.group_revision,
+        conditions: status.conditions.iter().filter(|one| one.type_ == "VirtualIP").cloned().collect(),
+        ..EdgeStatus::default()
+    }
+}
+
+/// How an edge stands to virtual IPs.
+fn stands(status: &EdgeStatus) -> Vec<(&str, VipState)> {
+    status.vips.iter().map(|vip| (vip.address.as_str(), vip.state)).collect()
 }
 
 impl Inner {

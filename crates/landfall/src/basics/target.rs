@@ -51,6 +51,11 @@ impl Target {
         Ok(Self { client: Client::try_from(config).context("cannot make a client")?, namespace })
     }
 
+    /// Who speaks to it, for those that follow changes.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Gets something as JSON.
     pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<Value> {
         self.send(Method::GET, path, &[("accept", accept)], Vec::new()).await

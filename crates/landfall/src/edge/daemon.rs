@@ -61,6 +61,11 @@ impl Edge {
         self.admin
     }
 
+    /// Ends it as a machine ends that dies: nobody is told.
+    pub(crate) async fn die(&self) {
+        self.tasks.join().await;
+    }
+
     /// Stops it; its virtual IPs are given away first.
     pub(crate) async fn stop(&self) {
         self.core.vips.give_away().await;

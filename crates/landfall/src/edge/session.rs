@@ -24,6 +24,7 @@ use super::core::Core;
 use super::identity::{self, Claim, Door, Identity};
 use super::reach::Place;
 use super::status;
+use super::vips::Changes;
 
 /// How often the edge says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -207,6 +208,7 @@ async fn heartbeat(core: &Core, edges: &Api<DynamicObject>) -> Ended {
                 answered = Instant::now();
                 if whole {
                     whole_due = answered + WHOLE_EVERY;
+                    core.vips.was_told(!told["status"]["vips"].as_array().is_none_or(Vec::is_empty));
                 }
             }
             Err(Ended::Silent(error)) if answered.elapsed() < SILENCE_MAX => {
@@ -221,19 +223,17 @@ async fn heartbeat(core: &Core, edges: &Api<DynamicObject>) -> Ended {
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             _ = changes.changed() => changes.mark_changed(),
-            () = changed(&mut vips) => whole_due = Instant::now(),
+            () = held(&mut vips) => whole_due = Instant::now(),
         }
     }
 }
 
-/// Waits for a change; for ever where there is nothing that could.
-async fn changed<T>(of: &mut Option<watch::Receiver<T>>) {
-    if let Some(of) = of
-        && of.changed().await.is_ok()
-    {
-        return;
+/// Waits until virtual IPs are held, or wanted, otherwise; for ever where there are none.
+async fn held(changes: &mut Option<Changes>) {
+    match changes {
+        Some(changes) => changes.next().await,
+        None => std::future::pending().await,
     }
-    std::future::pending().await
 }
 
 async fn patch(core: &Core, edges: &Api<DynamicObject>, status: bool, what: &Value) -> Result<(), Ended> {

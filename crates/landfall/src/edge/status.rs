@@ -6,9 +6,11 @@ use std::collections::btree_map::Entry;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
-use landfall_api::landfall::{EdgeStatus, EdgeVip, Load, RoundTrip, ServiceLoad, Vote, VoteGroup};
+use landfall_api::landfall::{EdgeStatus, Load, RoundTrip, ServiceLoad, Vote, VoteGroup};
 use landfall_health::Opinion;
 use serde_json::{Value, json};
+
+use super::vips::VipsTold;
 
 /// So many votes are told one by one, with all that is known of each: first those that say down. Where there are more, the others are
 /// told in groups.
@@ -36,7 +38,7 @@ pub(crate) struct Report<'a> {
     /// What it cannot carry as it is wanted.
     pub(crate) problems: &'a [String],
     /// How it stands to its group's virtual IPs, if it has to do with any.
-    pub(crate) vips: Option<(Vec<EdgeVip>, Condition)>,
+    pub(crate) vips: Option<VipsTold>,
 }
 
 /// A merge patch that says only that the edge is alive.
@@ -95,10 +97,11 @@ pub(crate) fn everything(report: &Report<'_>, now_ms: i64) -> Value {
     };
     let voting = voting(&ready, untold);
     let mut conditions = vec![ready, carries, voting];
-    let mut vips = Vec::new();
-    if let Some((each, condition)) = &report.vips {
-        vips.clone_from(each);
-        conditions.push(condition.clone());
+    let (mut vips, mut group_revision) = (Vec::new(), None);
+    if let Some(told) = &report.vips {
+        vips.clone_from(&told.vips);
+        group_revision = told.revision;
+        conditions.push(told.condition.clone());
     }
     let status = EdgeStatus {
         version: Some(env!("CARGO_PKG_VERSION").into()),
@@ -107,6 +110,7 @@ pub(crate) fn everything(report: &Report<'_>, now_ms: i64) -> Value {
         vote_groups: groups,
         round_trips,
         vips,
+        group_revision,
         conditions,
         ..EdgeStatus::default()
     };
@@ -116,6 +120,9 @@ pub(crate) fn everything(report: &Report<'_>, now_ms: i64) -> Value {
         if status.get(list).is_none() {
             status[list] = json!([]);
         }
+    }
+    if group_revision.is_none() {
+        status["groupRevision"] = Value::Null;
     }
     json!({"status": status})
 }

@@ -8,7 +8,8 @@
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ const PEER_PORT: u16 = 5301;
 /// Where they reach the hub, through a relay.
 const HUB_PORT: u16 = 5302;
 /// Where they tell about themselves.
-const ADMIN_PORT: u16 = 5303;
+pub(super) const ADMIN_PORT: u16 = 5303;
 /// Tokens are used at once; a cluster that is dead for longer has a certificate.
 const TOKEN_S: i64 = 600;
 /// The place of an edge's address among those for clients of its cluster.
@@ -97,17 +98,18 @@ pub(super) async fn start(
         let token = token(hub, site)
             .await
             .with_context(|| format!("no token for the edge of {}", site.member.name()))?;
-        let config = config(home, site, &token, &road);
-        tasks.spawn(live(config, site.gate().clone(), tasks.clone()));
+        let config = config(&home.join(""), site, &token, &road);
+        let (gate, stopping) = (site.gate().clone(), tasks.stopping());
+        tasks.spawn(async move { live(config, &gate, stopping).await });
     }
     Ok(())
 }
 
 /// The ways between clusters: who is cut off from a cluster does not reach it.
-struct Roads(Vec<(Block, Gate)>);
+pub(super) struct Roads(Vec<(Block, Gate)>);
 
 impl Roads {
-    fn of(world: &World) -> Self {
+    pub(super) fn of(world: &World) -> Self {
         Self(world.sites().iter().map(|site| (site.block(), site.gate().clone())).collect())
     }
 }
@@ -125,14 +127,14 @@ impl Road for Roads {
 }
 
 /// Makes a token that is good for edges of this cluster alone.
-async fn token(hub: &Target, site: &Site) -> Result<String> {
+pub(super) async fn token(hub: &Target, site: &Site) -> Result<String> {
     let token = Token::new();
     let secret = token.secret(Some(site.member.name()), clock::epoch_s().saturating_add(TOKEN_S));
     hub.post(&format!("/api/v1/namespaces/{}/secrets", bootstrap_token::NAMESPACE), &secret).await?;
     Ok(token.text())
 }
 
-fn config(home: &Home, site: &Site, token: &str, road: &Arc<dyn Road>) -> Config {
+pub(super) fn config(home: &Path, site: &Site, token: &str, road: &Arc<dyn Road>) -> Config {
     let own = address(site);
     let at = |port: u16| SocketAddr::from((own, port));
     let data_dir: PathBuf = home.join("edges").join(site.member.name());
@@ -160,7 +162,7 @@ fn config(home: &Home, site: &Site, token: &str, road: &Arc<dyn Road>) -> Config
         zone: site.config.zones.first().cloned(),
         group: None,
         link_addresses: vec![own.into()],
-        keeping: Keeping::Loopback,
+        keeping: Keeping::None,
         access: Some(Access::Kubeconfig(home.join("kubeconfig"), Some(site.member.name().to_owned()))),
         service: None,
         keep_in: None,
@@ -180,12 +182,13 @@ fn config(home: &Home, site: &Site, token: &str, road: &Arc<dyn Road>) -> Config
     }
 }
 
-/// An edge that lives while its cluster does.
-async fn live(config: Config, gate: Gate, tasks: Tasks) {
+/// An edge that lives while its cluster does, until it is told to stop.
+pub(super) async fn live(config: Config, gate: &Gate, stop: impl Future<Output = ()>) {
+    let mut stop = pin!(stop);
     loop {
         tokio::select! {
             () = gate.until(|faults| !faults.dead) => {}
-            () = tasks.stopping() => return,
+            () = &mut stop => return,
         }
         let edge = match daemon::start(config.clone()).await {
             Ok(edge) => edge,
@@ -194,13 +197,9 @@ async fn live(config: Config, gate: Gate, tasks: Tasks) {
                 return tracing::error!(edge = config.name, error, "an edge cannot start");
             }
         };
-        let stop = tokio::select! {
-            () = gate.until(|faults| faults.dead) => false,
-            () = tasks.stopping() => true,
-        };
-        edge.stop().await;
-        if stop {
-            return;
+        tokio::select! {
+            () = gate.until(|faults| faults.dead) => edge.die().await,
+            () = &mut stop => return edge.stop().await,
         }
     }
 }

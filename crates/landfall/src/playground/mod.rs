@@ -1,7 +1,7 @@
 //! `landfall playground`: a hub and simulated clusters in one process, joined, until Ctrl-C.
 //!
 //! ```text
-//!   home (directory, lock) ──► world (simulated clusters) ──► hub ──► files (kubeconfig, addresses) ──► join ──► edges ──► control
+//!   home (directory, lock) ──► world (simulated clusters) ──► hub ──► files (kubeconfig, addresses) ──► join ──► edges, groups ──► control
 //! ```
 //!
 //! Reading order: [`options`], [`run`], then the files in the order of the picture.
@@ -9,6 +9,7 @@
 mod control;
 mod edges;
 mod files;
+mod groups;
 mod home;
 mod join;
 pub(crate) mod options;
@@ -132,6 +133,7 @@ async fn start(config: &WorldConfig, home: &Home, options: &PlaygroundOptions) -
     if !options.no_edges {
         let target = Target::find(&connection).await?;
         edges::start(home, &target, hub.address, &world, &tasks).await?;
+        groups::start(home, target, &world, &tasks).await?;
     }
     control::serve(home, world.clone(), &tasks).await?;
     Ok(Playground { world, hub, tasks })

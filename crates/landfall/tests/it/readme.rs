@@ -85,12 +85,12 @@ fn the_guide_to_groups_can_be_typed() {
         return;
     };
     let base = tempfile::tempdir().unwrap();
-    let playground = Playground::start(base.path(), &["--no-edges"]);
+    let playground = Playground::start(base.path(), &[]);
     built(base.path());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ingress-groups.md");
     let text = std::fs::read_to_string(path).unwrap();
     let manifests = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    for (file, manifest) in ["groups.yaml", "claim.yaml"].iter().zip(manifests) {
+    for (file, manifest) in ["range.yaml", "groups.yaml", "claim.yaml"].iter().zip(manifests) {
         std::fs::write(base.path().join(file), manifest).unwrap();
     }
     let lines = typed(&text);

@@ -9,9 +9,14 @@
 //! What a group has it keeps: for as long as it is there, runs in that member and asks for no other address, also when its range
 //! is gone. Then come those that ask for an address, then those that take what there is, each in the order of their age. An address is
 //! never given twice, whatever ranges overlap and whatever statuses say.
+//!
+//! What a group has no more it lets go (`release`): the address is nobody's until every edge that could hold it has said that it
+//! follows a plan without it, or is gone. An edge that is cut off from the hub goes on holding what it was told.
 
 mod block;
 mod check;
+mod hold;
+mod release;
 mod router;
 #[cfg(test)]
 mod tests;
@@ -23,6 +28,8 @@ use landfall_api::landfall::{GroupVip, IngressVIPRangeSpec, IpFamily};
 
 pub use block::Block;
 pub use check::{check_group, check_range, label_selector};
+pub use hold::{Hold, Part, holding};
+pub use release::{FINALIZER, Follower, Told};
 pub use router::priorities;
 
 use crate::Reason;
@@ -59,6 +66,12 @@ pub struct Group {
     pub families: Vec<IpFamily>,
     /// What it has.
     pub held: Vec<GroupVip>,
+    /// What it has no more, and its edges may still hold.
+    pub releasing: Vec<GroupVip>,
+    /// What its edges were told last.
+    pub told: Told,
+    /// Its edges that may hold addresses, also those in members that it has left.
+    pub followers: Vec<Follower>,
 }
 
 /// What a group has from now on.
@@ -66,6 +79,8 @@ pub struct Group {
 pub struct Allocation {
     /// Its addresses, ordered by member.
     pub vips: Vec<GroupVip>,
+    /// What it has no more, and what is nobody else's yet.
+    pub releasing: Vec<GroupVip>,
     /// Why it has not more, or not what it asks for.
     pub troubles: Vec<Reason>,
 }
@@ -136,7 +151,7 @@ impl Range {
 pub fn allocate(groups: &[Group], ranges: &[Range]) -> BTreeMap<String, Allocation> {
     let mut order: Vec<&Group> = groups.iter().collect();
     order.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
-    let mut state = State { ranges, taken: BTreeMap::new(), made: BTreeMap::new() };
+    let mut state = State { ranges, taken: BTreeMap::new(), going: BTreeSet::new(), made: BTreeMap::new() };
     let mut open: Vec<(&Group, Slot)> = Vec::new();
     for group in &order {
         state.made.insert(group.name.clone(), Allocation::default());
@@ -145,6 +160,9 @@ pub fn allocate(groups: &[Group], ranges: &[Range]) -> BTreeMap<String, Allocati
             state.trouble(group, Reason::new("VIPAmbiguous", sentence));
         }
         open.extend(state.keep(group).into_iter().map(|slot| (*group, slot)));
+    }
+    for group in &order {
+        state.reserve(group);
     }
     // Who asks for an address has it before somebody else gets it by chance.
     open.retain(|(group, slot)| !state.ask(group, slot));
@@ -155,6 +173,7 @@ pub fn allocate(groups: &[Group], ranges: &[Range]) -> BTreeMap<String, Allocati
     for allocation in made.values_mut() {
         let key = |vip: &GroupVip| (vip.cluster.clone(), vip.address.contains(':'), vip.address.clone());
         allocation.vips.sort_by_key(key);
+        allocation.releasing.sort_by_key(key);
     }
     router::number(&order, &mut made);
     made
@@ -170,10 +189,14 @@ pub fn given(ranges: &[Range], made: &BTreeMap<String, Allocation>) -> BTreeMap<
             range.blocks.iter().fold(0_i64, |sum, block| sum.saturating_add(block.count(&range.excluded)));
         all.insert(range.name.clone(), Given { total, given: Vec::new(), overlaps: overlaps.collect() });
     }
-    for (group, vip) in made.iter().flat_map(|(group, made)| made.vips.iter().map(move |vip| (group, vip))) {
+    let own = |(group, made): (&'_ String, &'_ Allocation)| {
+        let all = made.vips.iter().chain(&made.releasing);
+        all.map(|vip| (group.clone(), vip.clone())).collect::<Vec<_>>()
+    };
+    for (group, vip) in made.iter().flat_map(own) {
         let from = vip.range.as_ref().and_then(|range| all.get_mut(range));
         if let (Some(from), Ok(address)) = (from, vip.address.parse()) {
-            from.given.push((address, group.clone(), vip.cluster.clone()));
+            from.given.push((address, group, vip.cluster));
         }
     }
     all.values_mut().for_each(|one| one.given.sort());
@@ -189,6 +212,8 @@ struct State<'a> {
     ranges: &'a [Range],
     /// Who has what.
     taken: BTreeMap<IpAddr, String>,
+    /// What is on its way to be nobody's.
+    going: BTreeSet<IpAddr>,
     made: BTreeMap<String, Allocation>,
 }
 
@@ -196,7 +221,8 @@ impl State<'_> {
     /// Lets a group keep what it has and still wants; gives what it lacks.
     fn keep(&mut self, group: &Group) -> Vec<Slot> {
         let mut open = slots(group);
-        for vip in &group.held {
+        // What it is letting go it may have again.
+        for vip in group.held.iter().chain(&group.releasing) {
             let Ok(address) = vip.address.parse::<IpAddr>() else { continue };
             let fits = |slot: &Slot| {
                 slot.cluster == vip.cluster && slot.family.is_none_or(|one| one == family(address))
@@ -212,6 +238,21 @@ impl State<'_> {
         open
     }
 
+    /// Keeps from everybody what a group has no more and one of its edges may hold.
+    fn reserve(&mut self, group: &Group) {
+        for vip in group.held.iter().chain(&group.releasing) {
+            let Ok(address) = vip.address.parse::<IpAddr>() else { continue };
+            if self.taken.contains_key(&address) || !group.may_hold(address) {
+                continue;
+            }
+            self.taken.insert(address, group.name.clone());
+            self.going.insert(address);
+            if let Some(made) = self.made.get_mut(&group.name) {
+                made.releasing.push(GroupVip { holder: None, transitions: None, ..vip.clone() });
+            }
+        }
+    }
+
     /// Gives the address that is asked for; whether one is.
     fn ask(&mut self, group: &Group, slot: &Slot) -> bool {
         let Some(asked) = group.asked(&slot.cluster, slot.family) else { return false };
@@ -219,7 +260,11 @@ impl State<'_> {
             Err(text) => Reason::new("InvalidVIP", format!("{text:?} is no IP address")),
             Ok(address) => {
                 let from = |range: &&Range| range.serves(group, &slot.cluster) && range.offers(address);
-                if let Some(holder) = self.taken.get(&address) {
+                if self.going.contains(&address) {
+                    let who = self.taken.get(&address).map_or("", String::as_str);
+                    let sentence = format!("edges of the group {who} have not let go of {address} yet");
+                    Reason::new("VIPConflict", sentence)
+                } else if let Some(holder) = self.taken.get(&address) {
                     Reason::new("VIPConflict", format!("{address} belongs to the group {holder}"))
                 } else if self.ranges.iter().any(|range| from(&range)) {
                     self.give(group, &slot.cluster, address, None);

@@ -19,7 +19,8 @@ pub(super) fn number(order: &[&Group], made: &mut BTreeMap<String, Allocation>) 
     };
     for group in order {
         let Some(allocation) = made.get(&group.name) else { continue };
-        for vip in &allocation.vips {
+        // An edge that has not let go yet speaks with the number that it has.
+        for vip in allocation.vips.iter().chain(&allocation.releasing) {
             let Some(id) = vip.router_id.filter(|id| (1..=ROUTER_ID_MAX).contains(id)) else { continue };
             let key = (group.name.clone(), vip.cluster.clone());
             let [member, range] = places(&vip.cluster, vip.range.as_ref());

@@ -99,6 +99,52 @@ fn what_was_given_stays_and_what_is_gone_is_free() {
 }
 
 #[test]
+fn what_an_edge_may_hold_is_nobody_elses() {
+    let ranges = [range("r", &["192.0.2.0/30"], &[], &[])];
+    let made = check(&[group("b", &["a"])], &ranges, "b=a/192.0.2.1");
+    let address: IpAddr = "192.0.2.1".parse().unwrap();
+    let told = |revision, vips: &[IpAddr]| Told { revision, vips: vips.iter().copied().collect() };
+    let edge = |revision, vips: &[IpAddr]| Follower { revision, vips: vips.iter().copied().collect() };
+    // It is deleted, or leaves the member: it runs nowhere.
+    let going = Group { held: made["b"].vips.clone(), told: told(3, &[address]), ..group("b", &[]) };
+    let (with, without) = ([address], []);
+    for (story, told, followers, free) in [
+        ("its edges are still told to hold it", told(3, &with), vec![], false),
+        ("nobody is", told(4, &without), vec![], true),
+        ("an edge has not heard of it", told(4, &without), vec![edge(3, &with)], false),
+        (
+            "an edge had just come, and may have heard the plan before",
+            told(4, &without),
+            vec![edge(0, &without)],
+            false,
+        ),
+        ("an edge has heard of it, and is letting go", told(4, &without), vec![edge(4, &with)], false),
+        ("one of two", told(4, &without), vec![edge(4, &without), edge(3, &with)], false),
+        ("all have let go", told(4, &without), vec![edge(4, &without), edge(5, &without)], true),
+    ] {
+        let going = Group { told, followers, ..going.clone() };
+        let later = Group { held: Vec::new(), releasing: made["b"].vips.clone(), ..going.clone() };
+        for going in [going, later] {
+            let made = allocate(&[going.clone(), wanting("z", "192.0.2.1")], &ranges);
+            let expected = if free { "192.0.2.1" } else { "VIPConflict" };
+            let own = &made["z"];
+            let seen = own.vips.first().map_or_else(|| own.troubles[0].code, |vip| vip.address.as_str());
+            assert_eq!(seen, expected, "{story}");
+            assert_eq!(made["b"].releasing.len(), usize::from(!free), "{story}");
+            assert_ne!(
+                made["b"].releasing.first().map(|vip| vip.router_id),
+                Some(own.vips.first().and_then(|vip| vip.router_id))
+            );
+            // By chance it is given to nobody either; and the same group may have it back.
+            let chance = allocate(&[going.clone(), group("z", &["a"])], &ranges);
+            assert_eq!(chance["z"].vips[0].address, if free { "192.0.2.1" } else { "192.0.2.2" }, "{story}");
+            let back = Group { clusters: vec!["a".into()], ..going };
+            check(&[back], &ranges, "b=a/192.0.2.1");
+        }
+    }
+}
+
+#[test]
 fn ranges_tell_what_they_gave() {
     let ranges = [
         range("r", &["192.0.2.0/29"], &["192.0.2.4/31"], &[]),
@@ -159,8 +205,17 @@ fn edges_keep_their_priority() {
 fn some_group() -> impl Strategy<Value = Group> {
     let held = proptest::collection::vec((0..3_u8, 0..20_u8), 0..3);
     let wanted = proptest::option::of(0..20_u8);
-    (0..12_u8, proptest::collection::btree_set(0..3_u8, 0..3), held, wanted).prop_map(
-        |(name, clusters, held, wanted)| Group {
+    let addresses = || {
+        let some = proptest::collection::btree_set(0..20_u8, 0..3);
+        some.prop_map(|all| all.iter().map(|at| IpAddr::from([192, 0, 2, *at])).collect::<BTreeSet<IpAddr>>())
+    };
+    let told = (0..3_i64, addresses()).prop_map(|(revision, vips)| Told { revision, vips });
+    let follower = (0..4_i64, addresses()).prop_map(|(revision, vips)| Follower { revision, vips });
+    let edges = (told, proptest::collection::vec(follower, 0..3));
+    (0..12_u8, proptest::collection::btree_set(0..3_u8, 0..3), held, wanted, edges).prop_map(
+        |(name, clusters, held, wanted, (told, followers))| Group {
+            told,
+            followers,
             name: format!("g{name}"),
             created: format!("{}", name % 4),
             clusters: clusters.iter().map(|one| format!("m{one}")).collect(),
@@ -193,7 +248,8 @@ proptest! {
             .map(|(at, (base, length))| range(&format!("r{at}"), &[&format!("192.0.2.{base}/{length}")], &["192.0.2.5"], &[]))
             .collect();
         let made = allocate(&groups, &ranges);
-        let all: Vec<&GroupVip> = made.values().flat_map(|made| &made.vips).collect();
+        let all: Vec<&GroupVip> =
+            made.values().flat_map(|made| made.vips.iter().chain(&made.releasing)).collect();
         let distinct: BTreeSet<&str> = all.iter().map(|vip| vip.address.as_str()).collect();
         prop_assert_eq!(all.len(), distinct.len());
         for group in &groups {
@@ -202,12 +258,30 @@ proptest! {
             let clusters: BTreeSet<&String> = own.vips.iter().map(|vip| &vip.cluster).collect();
             prop_assert_eq!(clusters.len(), own.vips.len(), "one for each member");
             prop_assert!(own.vips.len() == group.clusters.len() || !own.troubles.is_empty(), "or it says why");
+            // What it had and does not keep stays its own while one of its edges may hold it, unless it was another's already.
+            for vip in &group.held {
+                let address: IpAddr = vip.address.parse().unwrap();
+                prop_assert!(!group.may_hold(address) || distinct.contains(vip.address.as_str()));
+            }
+            prop_assert!(own.releasing.iter().all(|vip| group.may_hold(vip.address.parse().unwrap())));
         }
-        let kept: Vec<Group> =
-            groups.iter().map(|group| Group { held: made[&group.name].vips.clone(), ..group.clone() }).collect();
-        let again = allocate(&kept, &ranges);
+        let keep = |group: &Group| {
+            let Allocation { vips, releasing, .. } = made[&group.name].clone();
+            Group { held: vips, releasing, ..group.clone() }
+        };
+        let again = allocate(&groups.iter().map(keep).collect::<Vec<_>>(), &ranges);
         for (name, made) in &made {
-            prop_assert_eq!(&made.vips, &again[name].vips);
+            prop_assert_eq!((&made.vips, &made.releasing), (&again[name].vips, &again[name].releasing));
         }
+        // All edges follow what they are told, and let go: nothing is kept back.
+        let follow = |group: &Group| {
+            let vips: BTreeSet<IpAddr> =
+                made[&group.name].vips.iter().map(|vip| vip.address.parse().unwrap()).collect();
+            let told = Told { revision: group.told.revision + 1, vips };
+            let edge = Follower { revision: told.revision, vips: told.vips.clone() };
+            Group { followers: vec![edge], told, ..keep(group) }
+        };
+        let followed = allocate(&groups.iter().map(follow).collect::<Vec<_>>(), &ranges);
+        prop_assert!(followed.values().all(|made| made.releasing.is_empty()));
     }
 }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::{becomes, playground_with};
 use crate::support::{Playground, Process, landfall, text};
 
-const RANGE: &str = "{apiVersion: landfall.dev/v1alpha1, kind: IngressVIPRange, metadata: {name: office}, \
+pub(super) const RANGE: &str = "{apiVersion: landfall.dev/v1alpha1, kind: IngressVIPRange, metadata: {name: office}, \
     spec: {cidrs: [192.0.2.0/28], exclude: [192.0.2.1]}}";
 
-const WEB: &str = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}";
+pub(super) const WEB: &str = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}";
 
 fn group(name: &str, zone: &str, capacity: u32) -> String {
     format!(
@@ -19,7 +19,7 @@ fn group(name: &str, zone: &str, capacity: u32) -> String {
     )
 }
 
-fn ingress(name: &str, annotations: &Value) -> Value {
+pub(super) fn ingress(name: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
         "metadata": {"name": name, "labels": {"team": "x"}, "annotations": annotations},
@@ -33,7 +33,7 @@ fn asking(name: &str, selector: &str) -> Value {
     ingress(name, &json!({"landfall.dev/ingress-selector": selector}))
 }
 
-fn give_all(playground: &Playground, objects: &[Value]) {
+pub(super) fn give_all(playground: &Playground, objects: &[Value]) {
     playground.give(&json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
 }
 
@@ -76,7 +76,7 @@ fn counts(all: &[(&str, usize)]) -> BTreeMap<String, usize> {
     all.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
-fn condition(object: &Value, kind: &str) -> String {
+pub(super) fn condition(object: &Value, kind: &str) -> String {
     let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let own = all.iter().find(|one| one["type"] == kind);
     own.map(|own| {
@@ -85,7 +85,7 @@ fn condition(object: &Value, kind: &str) -> String {
     .unwrap_or_default()
 }
 
-fn vip(playground: &Playground, what: &str) -> String {
+pub(super) fn vip(playground: &Playground, what: &str) -> String {
     playground.object("federation", what)["status"]["vip"].as_str().unwrap_or("").to_owned()
 }
 

@@ -7,6 +7,7 @@ mod deletes;
 mod divides;
 mod drains;
 mod groups;
+mod held;
 mod https;
 mod leaders;
 mod mistakes;

@@ -1,0 +1,214 @@
+//! Addresses of groups: who holds them, that clients are answered there, and that nobody else has them before they are let go.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::groups::{RANGE, WEB, condition, give_all, ingress, vip};
+use super::{becomes, playground, playground_with};
+use crate::support::{Playground, find, skip, text};
+
+/// A group of two edges in eu-west.
+fn group(name: &str, address: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "landfall.dev/v1alpha1", "kind": "IngressReplicaSet", "metadata": {"name": name},
+        "spec": {"replicas": 2, "clusters": {"names": ["eu-west"]}, "vip": address},
+    })
+}
+
+fn claim(policy: &str) -> Value {
+    json!({
+        "apiVersion": "landfall.dev/v1alpha1", "kind": "IngressClaim", "metadata": {"name": "mine"},
+        "spec": {
+            "ingresses": [{"name": "shop"}], "reclaimPolicy": policy,
+            "ingressReplicaSetSpec": {"clusters": {"names": ["eu-west"]}, "replicas": 2},
+        },
+    })
+}
+
+/// What curl is answered at an address: the code, or what is wrong.
+fn curl(address: &str, host: &str) -> String {
+    let url = format!("http://{address}:8080/");
+    let said = Command::new("curl")
+        .args([
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "--max-time",
+            "10",
+            "-H",
+            &format!("Host: {host}"),
+            &url,
+        ])
+        .output()
+        .unwrap();
+    match said.status.code() {
+        Some(0) => text(&said.stdout),
+        Some(7) => "refused".into(),
+        code => format!("curl: {code:?}"),
+    }
+}
+
+/// A playground with edges, and a service that answers.
+fn served(suite: &str, base: &std::path::Path) -> Option<Playground> {
+    if find("curl").is_none() {
+        skip(suite, "curl not found");
+        return None;
+    }
+    let playground = playground(suite, base)?;
+    playground.kubectl_ok("create deployment web --image=echo --replicas=6");
+    playground.kubectl_ok("expose deployment web --port=80 --target-port=8080");
+    Some(playground)
+}
+
+#[test]
+fn clients_are_answered_at_the_address_of_a_claim_until_it_is_disposed_of() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = served("claims: answered", base.path()) else { return };
+    let mut recycled = String::new();
+    for policy in ["Retain", "Recycle", "Delete"] {
+        give_all(&playground, &[claim(policy), ingress("shop", &json!({}))]);
+        becomes(policy, &json!("Bound"), || {
+            playground.object("federation", "ingressclaim mine")["status"]["phase"].clone()
+        });
+        let address = vip(&playground, "ingressclaim mine");
+        becomes("it is answered", &"200".to_owned(), || curl(&address, "shop.example.com"));
+        let name =
+            playground.object("federation", "ingressclaim mine")["status"]["ingressReplicaSetName"].clone();
+        let group = format!("ingressreplicaset {}", name.as_str().unwrap());
+        becomes("it is held", &"True Held".to_owned(), || {
+            condition(&playground.object("federation", &group), "VIPHeld")
+        });
+        if policy == "Delete" {
+            assert_eq!(address, recycled, "what was recycled serves the next claim");
+        }
+        playground.kubectl_ok("delete ingress shop");
+        becomes("the last ingress is gone", &json!("Released"), || {
+            playground.object("federation", "ingressclaim mine")["status"]["phase"].clone()
+        });
+        // The group stays, and its edges have nothing to carry; or nobody is there any more.
+        let after = if policy == "Delete" { "refused" } else { "404" };
+        becomes("nobody answers for it", &after.to_owned(), || curl(&address, "shop.example.com"));
+        let there = playground.kubectl(&format!("get {group}")).status.success();
+        becomes("the group", &(policy != "Delete"), || {
+            playground.kubectl(&format!("get {group}")).status.success()
+        });
+        assert!(there || policy == "Delete");
+        recycled = address;
+        playground.kubectl_ok("delete ingressclaim mine --timeout=60s");
+    }
+    becomes("edges of what is deleted are forgotten", &2, || {
+        let edges = playground.object("federation", "edges");
+        let of_group = |edge: &&Value| edge["spec"]["ingressReplicaSet"].is_string();
+        edges["items"].as_array().map_or(0, |all| all.iter().filter(of_group).count())
+    });
+}
+
+/// An edge that is cut off from the hub goes on with the last plan that it has. When its group was deleted meanwhile, another group
+/// got the address at once, and two nodes held it.
+#[test]
+fn an_address_is_given_to_nobody_before_edges_have_let_go() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = served("groups: letting go", base.path()) else { return };
+    give_all(
+        &playground,
+        &[group("blue", None), ingress("shop", &json!({"landfall.dev/ingress-replicaset": "blue"}))],
+    );
+    becomes("blue holds it", &"True Held".to_owned(), || {
+        condition(&playground.object("federation", "ingressreplicaset blue"), "VIPHeld")
+    });
+    let address = vip(&playground, "ingressreplicaset blue");
+    becomes("it is answered", &"200".to_owned(), || curl(&address, "shop.example.com"));
+    playground.fault(&["cut", "eu-west", "hub"]);
+    playground.kubectl_ok("delete ingressreplicaset blue --wait=false");
+    give_all(&playground, &[group("green", Some(&address))]);
+    let told = || condition(&playground.object("federation", "ingressreplicaset green"), "VIPAllocated");
+    becomes("why green has no address", &"False VIPConflict".to_owned(), told);
+    let blue = playground.object("federation", "ingressreplicaset blue");
+    assert_eq!(blue["status"]["releasing"][0]["address"], address, "{blue}");
+    assert_eq!(curl(&address, "shop.example.com"), "200", "whoever holds it carries on");
+    assert_eq!(told(), "False VIPConflict");
+    playground.fault(&["heal"]);
+    becomes("blue goes", &false, || playground.kubectl("get ingressreplicaset blue").status.success());
+    becomes("green has it", &address, || vip(&playground, "ingressreplicaset green"));
+    becomes("green holds it", &"True Held".to_owned(), || {
+        condition(&playground.object("federation", "ingressreplicaset green"), "VIPHeld")
+    });
+}
+
+/// What an edge says of an address, as if there were one: faults that no machine can be asked for.
+fn says(playground: &Playground, edge: &str, state: &str, since: u32, reason: &str) {
+    let now = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    let vips = json!([{
+        "address": "192.0.2.2", "state": state, "since": format!("2026-01-01T00:00:{since:02}.000000Z"), "reason": reason,
+    }]);
+    let status = json!({"status": {"heartbeatTime": now, "groupRevision": 1000, "vips": vips}});
+    playground.kubectl_ok(&format!("patch edge {edge} --subresource=status --type=merge -p {status}"));
+}
+
+#[test]
+fn who_holds_an_address_is_told_and_who_does_not() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground_with("groups: holders", base.path(), &["--no-edges"]) else { return };
+    playground.give(&[RANGE, WEB].join("\n---\n"));
+    let edge = |name: &str| {
+        json!({
+            "apiVersion": "landfall.dev/v1alpha1", "kind": "Edge", "metadata": {"name": name},
+            "spec": {"cluster": "eu-west", "node": format!("node-{name}"), "ingressReplicaSet": "blue"},
+        })
+    };
+    give_all(&playground, &[group("blue", None), edge("a"), edge("b")]);
+    let seen = || {
+        let group = playground.object("federation", "ingressreplicaset blue");
+        let status = &group["status"];
+        let holder = |field: &str| status["holder"][field].as_str().unwrap_or("").to_owned();
+        let conditions = [condition(&group, "VIPHeld"), condition(&group, "SingleHolder")];
+        (format!("{} {} {}", holder("edge"), holder("node"), status["transitions"]), conditions)
+    };
+    let expect =
+        |told: &str, held: &str, single: &str| (told.to_owned(), [held.to_owned(), single.to_owned()]);
+    becomes("one holds it", &expect("a node-a 0", "True Held", ""), || {
+        says(&playground, "a", "Holding", 1, "");
+        says(&playground, "b", "Standby", 1, "");
+        seen()
+    });
+    // It is killed, the other takes it over: there are not two, though the first has not been missed yet.
+    becomes("it moves", &expect("b node-b 1", "True Held", ""), || {
+        says(&playground, "b", "Holding", 2, "");
+        let seen = seen();
+        assert_eq!(seen.1[1], "", "only one of them speaks");
+        seen
+    });
+    // They do not see each other, and both go on.
+    becomes("two hold it", &expect("b node-b 1", "True Held", "False SeveralHolders"), || {
+        says(&playground, "a", "Holding", 1, "");
+        says(&playground, "b", "Holding", 2, "");
+        seen()
+    });
+    becomes("one lets go", &expect("b node-b 1", "True Held", ""), || {
+        says(&playground, "a", "Standby", 3, "");
+        says(&playground, "b", "Holding", 2, "");
+        seen()
+    });
+    // It falls silent and comes back: nothing has moved.
+    becomes("it is silent", &expect("b node-b 1", "False HolderSilent", ""), || {
+        says(&playground, "a", "Standby", 3, "");
+        seen()
+    });
+    becomes("it is back", &expect("b node-b 1", "True Held", ""), || {
+        says(&playground, "b", "Holding", 2, "");
+        seen()
+    });
+    becomes("nobody can", &expect("  1", "False NoHolder", ""), || {
+        says(&playground, "a", "Fault", 4, "keepalived-is-not-installed");
+        says(&playground, "b", "Fault", 4, "keepalived-is-not-installed");
+        seen()
+    });
+    let told = playground.kubectl_ok("describe ingressreplicaset blue");
+    for words in ["192.0.2.2 is held by b, a before", "SeveralHolders", "a: keepalived-is-not-installed"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert_eq!(told.matches("VIPMoved").count(), 2, "{told}");
+}
