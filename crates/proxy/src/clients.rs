@@ -123,7 +123,7 @@ impl Clients {
     /// Closes those whose time is over, and tells all when the end is near.
     pub(crate) fn look(&self, now_ms: u64, limits: &Limits, phase: Phase) {
         let all = match phase {
-            Phase::Serving => Order::Go,
+            Phase::Closed | Phase::Serving => Order::Go,
             Phase::Draining => Order::Finish,
             Phase::Ending => Order::Close,
         };

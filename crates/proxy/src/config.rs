@@ -39,6 +39,9 @@ pub struct Config {
     pub limits: Limits,
     /// How long requests may still take when the proxy is told to stop.
     pub drain: Duration,
+    /// How long clients are taken in who were on their way when the proxy was told to stop: about the longest way there and back.
+    /// What is open has at least this time, too.
+    pub handover: Duration,
     /// Whether, and which, requests are written to the log.
     pub access_log: AccessLog,
     /// Where to.
@@ -122,6 +125,7 @@ impl Default for Config {
             buckets_may_be_local: false,
             limits: Limits::default(),
             drain: Duration::from_secs(20),
+            handover: Duration::from_millis(500),
             access_log: AccessLog::Off,
             access_log_to: LogTo::Program,
             collector: None,

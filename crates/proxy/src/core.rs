@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) generation: AtomicU64,
     /// How far the end is.
     pub(crate) phase: watch::Sender<Phase>,
-    /// Open connections of clients.
+    /// Open connections of clients, those included that speak something else by now.
     pub(crate) connections: AtomicUsize,
     /// What is counted.
     pub(crate) meters: Meters,
@@ -61,8 +61,10 @@ pub(crate) struct Shared {
 /// How far the end is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Requests are served.
+    /// Nothing was told yet, and nobody is let in.
     #[default]
+    Closed,
+    /// Requests are served.
     Serving,
     /// No connection is taken any more, and those that are there end with their request.
     Draining,

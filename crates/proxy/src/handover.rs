@@ -11,13 +11,9 @@
 //! pods that replace each other do not have.
 
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::AttachReusePortCbpf;
-
-/// How long those are taken in who were under way: about the longest way there and back.
-pub(crate) const UNDER_WAY: Duration = Duration::from_millis(500);
 
 /// No listener has this place.
 const NOWHERE: u32 = u32::MAX;

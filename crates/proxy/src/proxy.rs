@@ -1,7 +1,7 @@
 //! The proxy: started once, told of the world as it changes, stopped with the tasks it belongs to.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 
 use crate::config::{Config, StartError};
 use crate::core::{Phase, Shared};
-use crate::handover::UNDER_WAY;
 use crate::l4::PortProblem;
 use crate::outside;
 use crate::peer::lookout::Lookout;
@@ -28,14 +27,18 @@ use crate::world::World;
 pub struct Proxy {
     shared: Arc<Shared>,
     compiler: Mutex<Compiler>,
+    /// Listeners that nobody may come to yet.
+    closed: Mutex<Vec<TcpListener>>,
     addresses: Vec<SocketAddr>,
     tasks: Tasks,
 }
 
 impl Proxy {
-    /// Listens, and answers with 404 until it is told of a world.
+    /// Takes its addresses. It listens there as soon as it is told of a world: whoever comes before is led to others that listen
+    /// at the same address, or refused, instead of being told that there is no route.
     pub fn start(config: Config, registry: &Registry, tasks: &Tasks) -> Result<Self, StartError> {
         let (listeners, addresses) = serve::bind(&config)?;
+        let closed = Mutex::new(serve::handles(&listeners)?);
         let compiler = Mutex::new(Compiler::new(&config));
         let shared = Arc::new(Shared::new(config, registry, tasks)?);
         let rendered = shared.clone();
@@ -53,7 +56,7 @@ impl Proxy {
             threads.push(handle.map_err(StartError::Thread)?);
         }
         tasks.spawn(end(shared.clone(), threads, tasks.stopping()));
-        Ok(Self { shared, compiler, addresses, tasks: tasks.clone() })
+        Ok(Self { shared, compiler, closed, addresses, tasks: tasks.clone() })
     }
 
     /// Follows a world from now on. Requests that are under way go on as they began.
@@ -70,6 +73,31 @@ impl Proxy {
             self.shared.meters.forget(&changed.gone);
         }
         self.shared.beside.follow(world);
+        self.open();
+    }
+
+    /// Lets clients in, the first time.
+    fn open(&self) {
+        let mut closed = self.closed.lock();
+        if self.is_open() {
+            return;
+        }
+        tracing::info!("clients are let in");
+        for listener in closed.drain(..) {
+            if let Err(error) = serve::listen(&listener) {
+                tracing::error!(%error, "cannot listen for clients");
+            }
+        }
+        self.shared.phase.send_if_modified(|phase| {
+            let first = *phase == Phase::Closed;
+            *phase = (*phase).max(Phase::Serving);
+            first
+        });
+    }
+
+    /// Whether clients were let in: it was told of a world.
+    pub fn is_open(&self) -> bool {
+        *self.shared.phase.borrow() > Phase::Closed
     }
 
     /// What it carries, by service and cluster, since the last call.
@@ -127,13 +155,13 @@ impl Proxy {
 
 async fn drain(shared: &Shared) {
     shared.phase.send_if_modified(|phase| {
-        let first = *phase == Phase::Serving;
+        let first = *phase < Phase::Draining;
         *phase = (*phase).max(Phase::Draining);
         first
     });
     shared.beside.ports.close();
     let empty = async {
-        tokio::time::sleep(UNDER_WAY).await;
+        tokio::time::sleep(shared.config.handover).await;
         while shared.connections.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

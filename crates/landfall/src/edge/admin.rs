@@ -16,13 +16,15 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use landfall_runtime::tasks::Tasks;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::core::Core;
 
 /// Connections at once; more wait in the system's queue.
 const CONNECTIONS_MAX: usize = 64;
+/// Connections in that queue.
+const BACKLOG: u32 = 128;
 /// How long a client may take to say what it wants.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 /// How long to wait before accepting again when the system has no more file handles.
@@ -30,8 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens; the address when this returns.
 pub(super) async fn serve(core: Arc<Core>, at: SocketAddr, tasks: &Tasks) -> Result<SocketAddr> {
-    let listener =
-        TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at} (--admin-listen)"))?;
+    let listener = listen(at).with_context(|| format!("cannot listen on {at} (--admin-listen)"))?;
     let at = listener.local_addr()?;
     let (room, children) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), tasks.clone());
     tasks.spawn_until_stop(async move {
@@ -55,6 +56,15 @@ pub(super) async fn serve(core: Arc<Core>, at: SocketAddr, tasks: &Tasks) -> Res
     Ok(at)
 }
 
+/// Another edge may listen at the same address: one that takes over from this one.
+fn listen(at: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(at)?;
+    socket.listen(BACKLOG)
+}
+
 async fn connection(core: &Core, stream: TcpStream) {
     let service = service_fn(|request: Request<Incoming>| {
         let answer = answer(core, request.method(), request.uri().path());
@@ -72,8 +82,10 @@ fn answer(core: &Core, method: &Method, path: &str) -> Response<Full<Bytes>> {
     }
     match path {
         "/healthz" | "/livez" => text(StatusCode::OK, "ok"),
-        "/readyz" if core.book.now().federation.is_some() => text(StatusCode::OK, "ok"),
-        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "no plan of the federation was seen yet\n"),
+        "/readyz" => match core.unready() {
+            None => text(StatusCode::OK, "ok"),
+            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
+        },
         "/metrics" => text(StatusCode::OK, core.registry.render()),
         "/plans" => document(&plans(core)),
         "/routes" => document(&routes(core)),

@@ -40,6 +40,30 @@ pub(crate) struct Plans {
     pub(crate) groups: OrdMap<String, Arc<GroupPlanSpec>>,
     /// The federation itself, if its plan was seen.
     pub(crate) federation: Option<Arc<PlanFederation>>,
+    /// Which kinds were told as a whole, by the hub or by the file.
+    pub(crate) told: Told,
+}
+
+/// Which kinds were told as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    services: bool,
+    routes: bool,
+    certificates: bool,
+}
+
+impl Plans {
+    /// Whether there is all that a request needs: with a part of it, it would be told of routes that there are none.
+    pub(crate) fn are_whole(&self) -> bool {
+        let Told { services, routes, certificates } = self.told;
+        self.federation.is_some() && services && routes && certificates
+    }
+
+    /// These are whole, as far as the federation is known.
+    fn wholly_told(self) -> Self {
+        let known = self.federation.is_some();
+        Self { told: Told { services: known, routes: known, certificates: known }, ..self }
+    }
 }
 
 /// One kind of what is told.
@@ -50,7 +74,7 @@ pub(crate) trait Page: Clone + PartialEq + Sized {
     fn put(plans: &mut Plans, key: Key, page: Arc<Self>);
     /// Takes it away.
     fn remove(plans: &mut Plans, key: &Key);
-    /// Takes all of this kind away.
+    /// Takes all of this kind away: those that are there now are told next.
     fn clear(plans: &mut Plans);
 }
 
@@ -78,6 +102,7 @@ impl Page for TrafficPlanSpec {
     fn clear(plans: &mut Plans) {
         plans.services.clear();
         plans.federation = None;
+        plans.told.services = true;
     }
 }
 
@@ -96,6 +121,7 @@ impl Page for RoutePlanSpec {
 
     fn clear(plans: &mut Plans) {
         plans.routes.clear();
+        plans.told.routes = true;
     }
 }
 
@@ -114,6 +140,7 @@ impl Page for Certificate {
 
     fn clear(plans: &mut Plans) {
         plans.certificates.clear();
+        plans.told.certificates = true;
     }
 }
 
@@ -150,7 +177,7 @@ impl Book {
     pub(crate) fn open(dir: &Path) -> Self {
         let path = dir.join(FILE);
         let plans = match file::read(&path) {
-            Ok(plans) => plans,
+            Ok(plans) => plans.wholly_told(),
             Err(why) => {
                 tracing::warn!(file = %path.display(), why, "the plans on disk cannot be read; waiting for the hub");
                 Plans::default()
@@ -250,10 +277,23 @@ mod tests {
             again.services.iter().map(|(key, plan)| (key.1.as_str(), plan.revision)).collect();
         assert_eq!(revisions, [("a", 1), ("c", 4)]);
         assert_eq!(again.federation.unwrap().name, "f");
+        assert!(Book::open(dir.path()).now().are_whole(), "what was followed before is enough to begin with");
         book.remove::<TrafficPlanSpec>(&federation().0);
         book.remove::<TrafficPlanSpec>(&key("a"));
         assert!(book.now().federation.is_none());
         assert_eq!(book.now().services.len(), 1);
+    }
+
+    #[test]
+    fn plans_are_whole_when_every_kind_was_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book::open(dir.path());
+        book.replace(vec![federation()]);
+        book.put(key("r"), RoutePlanSpec::default());
+        book.replace::<Certificate>(Vec::new());
+        assert!(!book.now().are_whole(), "there may be more routes");
+        book.replace(vec![(key("r"), RoutePlanSpec::default())]);
+        assert!(book.now().are_whole());
     }
 
     #[test]

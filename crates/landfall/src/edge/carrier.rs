@@ -134,7 +134,12 @@ impl Carrier {
         self.proxy.addresses()
     }
 
-    /// Follows plans, and the own cluster's endpoints.
+    /// Whether clients were let in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.proxy.is_open()
+    }
+
+    /// Follows plans, and the own cluster's endpoints; lets clients in.
     pub(crate) fn follow(&self, plans: &Plans, own: &Own) {
         self.proxy.follow(&World {
             routes: plans.routes.clone(),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use landfall_api::landfall::{Address, TrafficPlanSpec};
@@ -39,6 +39,8 @@ use super::voice::Voice;
 const LOOK_GAP: Duration = Duration::from_millis(20);
 /// How often is looked whether time alone has changed something.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So long clients are not let in because the own member's endpoints were not read yet. Without these they are led by what plans say.
+const OWN_WAIT_MS: i64 = 5_000;
 
 /// What an edge is given.
 #[derive(Clone)]
@@ -93,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) source: Source,
     /// What it carries, and where.
     pub(crate) carriage: Carriage,
+    /// How long it goes on as before when it is told to stop, and only says that it is not ready.
+    pub(crate) shutdown_delay: Duration,
 }
 
 /// What the parts of a running edge share.
@@ -121,6 +125,8 @@ pub(crate) struct Core {
     began_ms: i64,
     /// When the hub was last heard of.
     heard_ms: AtomicI64,
+    /// It was told to stop.
+    leaving: AtomicBool,
 }
 
 impl Core {
@@ -160,8 +166,28 @@ impl Core {
             began_ms,
             // Silence is counted from the start: an edge that has just begun has not seen enough to decide.
             heard_ms: AtomicI64::new(began_ms),
+            leaving: AtomicBool::new(false),
             config,
         }
+    }
+
+    /// Why clients should not come here, if so.
+    pub(crate) fn unready(&self) -> Option<&'static str> {
+        if self.leaving.load(Ordering::Relaxed) {
+            return Some("the edge stops\n");
+        }
+        (!self.carrier.is_open()).then_some("no plans are followed yet\n")
+    }
+
+    /// Clients should go elsewhere from now on.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is all that clients need to be let in.
+    fn may_open(&self, plans: &Plans) -> bool {
+        let waits = self.config.access.is_some() && !self.own.is_known();
+        plans.are_whole() && !(waits && now_ms().saturating_sub(self.began_ms) < OWN_WAIT_MS)
     }
 
     /// The hub has answered.
@@ -241,9 +267,11 @@ impl Core {
             // Answers first: what is probed can wait for a moment.
             let followed = adjusted.follow(&now, &sight);
             self.voice.publish(&followed);
-            self.carrier.follow(&followed, &self.own);
-            if followed.federation.is_some() {
-                self.doors.set(self.carrier.ports());
+            if self.carrier.is_open() || self.may_open(&now) {
+                self.carrier.follow(&followed, &self.own);
+                if followed.federation.is_some() {
+                    self.doors.set(self.carrier.ports());
+                }
             }
             self.vips.follow(&followed);
             let endpoints =

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use landfall_api::landfall::Address;
@@ -24,6 +25,9 @@ use super::voice::Voice;
 use super::{admin, keys, session};
 use crate::hub::stop_signals;
 use crate::say::say;
+
+/// Nodes take a moment to hear that a pod is not ready any more.
+const POD_SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
 
 /// Runs an edge until it is told to stop.
 pub(super) fn run(options: &DaemonOptions) -> Result<()> {
@@ -66,9 +70,11 @@ impl Edge {
         self.tasks.join().await;
     }
 
-    /// Stops it; its virtual IPs are given away first.
+    /// Stops it: its virtual IPs are given away first, and whoever leads clients here by its readiness has time to see it.
     pub(crate) async fn stop(&self) {
+        self.core.leave();
         self.core.vips.give_away().await;
+        tokio::time::sleep(self.core.config.shutdown_delay).await;
         self.tasks.join().await;
     }
 }
@@ -192,6 +198,11 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         keep_in: options.keep_in.clone(),
         source: Source::default(),
         carriage: carriage(options)?,
+        shutdown_delay: match options.shutdown_delay {
+            Some(given) => given.0,
+            None if options.in_cluster => POD_SHUTDOWN_DELAY,
+            None => Duration::ZERO,
+        },
     })
 }
 

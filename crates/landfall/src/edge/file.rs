@@ -62,6 +62,7 @@ pub(super) fn read(path: &Path) -> Result<Plans, String> {
         certificates: certificates.collect::<Result<_, String>>()?,
         groups: written.groups.into_iter().map(|group| (group.name, Arc::new(group.spec))).collect(),
         federation: written.federation.map(Arc::new),
+        ..Plans::default()
     })
 }
 

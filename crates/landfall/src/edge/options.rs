@@ -124,6 +124,10 @@ pub(crate) struct DaemonOptions {
     #[arg(long, default_value = "20s", value_name = "DURATION")]
     pub(crate) drain: Span,
 
+    /// How long the edge goes on as before when it is told to stop, while /readyz says that it is not ready; 5s with --in-cluster.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) shutdown_delay: Option<Span>,
+
     /// Clients of this prefix are inside its member: its pods, services and nodes; may be repeated.
     #[arg(long, value_delimiter = ',', value_name = "CIDR")]
     pub(crate) inside: Vec<String>,

@@ -71,6 +71,11 @@ impl Own {
         Some(points)
     }
 
+    /// Whether all of them were read once.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.read().slices.is_some()
+    }
+
     /// The ready endpoints of all services.
     pub(crate) fn services(&self) -> OrdMap<Service, Arc<Endpoints>> {
         self.known.read().services.clone()

@@ -179,6 +179,7 @@ pub(super) fn config(home: &Path, site: &Site, token: &str, road: &Arc<dyn Road>
             buckets_may_be_local: true,
             ..Carriage::default()
         },
+        shutdown_delay: Duration::ZERO,
     }
 }
 

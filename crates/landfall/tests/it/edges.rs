@@ -1,9 +1,11 @@
 //! `landfall edge` as a process: comes in with a token, answers names, goes on without the hub, renews itself, is shut out.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -108,6 +110,15 @@ fn admin(port: u16, path: &str) -> Option<String> {
     head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
 }
 
+/// The status of what the admin port says.
+fn status(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split(' ').nth(1)?.to_owned())
+}
+
 #[track_caller]
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -157,7 +168,7 @@ fn an_edge_from_its_token_to_its_end() {
     hub.stop();
     assert!(process.terminate().success());
     let mut process = edge(directory.path(), &door, port);
-    assert!(admin(port, "/readyz").is_some(), "the plans on disk are not followed");
+    until("the plans on disk are followed", || admin(port, "/readyz"));
     until("names without the hub", || answers(&dns(&process)).then_some(()));
     let silent = Instant::now();
     hub.again();
@@ -177,6 +188,97 @@ fn an_edge_from_its_token_to_its_end() {
     });
     assert!(admin(port, "/readyz").is_some(), "what was planned goes on");
     assert!(process.terminate().success());
+}
+
+/// An HTTP server that says the same to everybody, for as long as the test runs.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut asked = [0; 4096];
+                while stream.read(&mut asked).is_ok_and(|read| read > 0) {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+                }
+            });
+        }
+    });
+    port
+}
+
+/// What an edge was told before it lost the hub: everything leads to a service of its own member.
+fn write_plans(directory: &Path, port: u16) {
+    let service = json!({"namespace": "default", "name": "web", "port": port});
+    let plans = json!({
+        "federation": {"name": "f"},
+        "services": [{"namespace": "default", "name": "web", "spec": {
+            "ports": [{"port": port}],
+            "clusters": [{"name": "a", "verdict": {"up": true}, "clusterIps": ["127.0.0.1"]}],
+            "vantages": [{"choices": [{"cluster": "a", "fraction": 1.0}]}],
+        }}],
+        "routes": [{"namespace": "default", "name": "web", "spec": {
+            "hosts": [{"paths": [{"path": "/", "action": {"service": service}}]}],
+        }}],
+    });
+    std::fs::create_dir(directory.join("edge")).unwrap();
+    std::fs::write(directory.join("edge/plans.json"), plans.to_string()).unwrap();
+}
+
+/// An edge without a hub that carries HTTP, once it lets clients in.
+fn carrying(directory: &Path, name: &str, http: u16, admin: u16) -> Process {
+    let mut command = landfall(&["edge", "--name", "a-1", "--cluster", "a", "--hub", "https://127.0.0.1:1"]);
+    command.arg("--data-dir").arg(directory.join("edge"));
+    command.args(["--http-listen", &format!("127.0.0.1:{http}"), "--shutdown-delay", "2s"]);
+    command.args(["--admin-listen", &format!("127.0.0.1:{admin}")]);
+    let mut process = Process::start(name, &mut command, directory);
+    process.wait_for("open", |process| process.output().contains("clients are let in").then_some(()));
+    process
+}
+
+#[test]
+fn an_edge_takes_over_from_another_and_no_request_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    write_plans(directory.path(), server());
+    let (http, admin_port) = (free_port(), free_port());
+    let mut first = carrying(directory.path(), "first", http, admin_port);
+    let (over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let (over, asked) = (over.clone(), asked.clone());
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(admin(http, "/").as_deref(), Some("ok"));
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let some_more = || {
+        let before = asked.load(Ordering::Relaxed);
+        until("more answers", || (asked.load(Ordering::Relaxed) > before + 20).then_some(()));
+    };
+    some_more();
+    let mut second = carrying(directory.path(), "second", http, admin_port);
+    some_more();
+    assert!(first.terminate().success());
+    some_more();
+    over.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert!(second.terminate().success());
+}
+
+#[test]
+fn an_edge_that_stops_says_so_before_it_does() {
+    let directory = tempfile::tempdir().unwrap();
+    write_plans(directory.path(), server());
+    let (http, admin_port) = (free_port(), free_port());
+    let mut edge = carrying(directory.path(), "edge", http, admin_port);
+    assert!(admin(admin_port, "/readyz").is_some());
+    let stopping = std::thread::spawn(move || edge.terminate());
+    until("not ready", || status(admin_port, "/readyz").filter(|status| status == "503"));
+    assert_eq!(admin(http, "/").as_deref(), Some("ok"), "clients are carried all the same");
+    assert!(stopping.join().unwrap().success());
 }
 
 #[test]

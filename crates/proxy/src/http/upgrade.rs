@@ -1,6 +1,7 @@
 //! Upgrades: a client and an endpoint agree to speak something else, and we carry their bytes both ways.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::header::{CONNECTION, UPGRADE};
@@ -49,11 +50,29 @@ impl Asked {
         headers::for_client(response.headers_mut());
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         response.headers_mut().insert(UPGRADE, to);
+        // hyper is done with the connection once it is upgraded; it is open all the same, and has its time when the proxy stops.
+        let open = Open::new(core.clone());
         tokio::task::spawn_local(async move {
-            let _exchange = exchange;
+            let _held = (exchange, open);
             let (Ok(client), Ok(endpoint)) = (self.client.await, endpoint.await) else { return };
             carry(&core, client, endpoint, idle).await;
         });
+    }
+}
+
+/// A client's connection, as long as it lives.
+struct Open(Rc<Core>);
+
+impl Open {
+    fn new(core: Rc<Core>) -> Self {
+        core.shared.connections.fetch_add(1, Ordering::Relaxed);
+        Self(core)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.shared.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

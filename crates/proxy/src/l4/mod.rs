@@ -125,6 +125,8 @@ pub(crate) struct Ports {
     table: Arc<ArcSwap<Table>>,
     group: Option<String>,
     drain: Duration,
+    /// How long connections are taken in that are under way when the proxy ends.
+    handover: Duration,
     closed: AtomicBool,
     /// The routes that were followed last.
     seen: Mutex<Routes>,
@@ -210,6 +212,7 @@ impl Ports {
             table,
             group: config.group.clone(),
             drain: config.drain,
+            handover: config.handover,
             closed: AtomicBool::new(false),
             seen: Mutex::default(),
             open: Mutex::default(),

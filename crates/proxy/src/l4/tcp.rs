@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::dial::Wanted;
 use super::splice::{Ended, splice};
 use super::{Carried, Ports, Route};
-use crate::handover::{UNDER_WAY, lead_on, spread};
+use crate::handover::{lead_on, spread};
 use crate::haproxy::{self, Ends};
 
 /// How long to wait when no connection can be taken, for want of descriptors.
@@ -40,7 +40,7 @@ pub(super) async fn serve(
     }
     if ports.is_closed() {
         lead_on(&listener, 1);
-        let _ = tokio::time::timeout(UNDER_WAY, take(&ports, &listener, &carried)).await;
+        let _ = tokio::time::timeout(ports.handover, take(&ports, &listener, &carried)).await;
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::config::{Config, StartError};
 use crate::handover::spread;
@@ -25,7 +25,7 @@ pub(crate) enum Entrance {
 /// A thread's listeners.
 pub(crate) type Bound = Vec<(Entrance, TcpListener)>;
 
-/// Listens on all addresses, for each thread; and tells which they are.
+/// Takes all addresses, for each thread, and tells which they are. Nobody can come there before [`listen`].
 pub(crate) fn bind(config: &Config) -> Result<(Vec<Bound>, Vec<SocketAddr>), StartError> {
     let mut threads: Vec<Bound> = (0..config.cores()).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn bind(config: &Config) -> Result<(Vec<Bound>, Vec<SocketAddr>), Sta
     for (entrance, mut address) in plain.chain(tls).chain(peer) {
         for thread in &mut threads {
             let failed = |source| StartError::Listen { address, source };
-            let listener = listen(address).map_err(failed)?;
+            let listener = take(address).map_err(failed)?;
             // Where port 0 was asked for, all get the one that the first got.
             address = listener.local_addr().map_err(failed)?;
             thread.push((entrance, listener));
@@ -45,7 +45,20 @@ pub(crate) fn bind(config: &Config) -> Result<(Vec<Bound>, Vec<SocketAddr>), Sta
     Ok((threads, addresses))
 }
 
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+/// Other handles to all of these.
+pub(crate) fn handles(threads: &[Bound]) -> Result<Vec<TcpListener>, StartError> {
+    let all = threads.iter().flatten().map(|(_, listener)| listener.try_clone());
+    all.collect::<std::io::Result<_>>().map_err(StartError::Thread)
+}
+
+/// Lets clients come.
+pub(crate) fn listen(listener: &TcpListener) -> std::io::Result<()> {
+    SockRef::from(listener).listen(BACKLOG)?;
+    spread(listener);
+    Ok(())
+}
+
+fn take(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
@@ -56,7 +69,5 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    spread(&socket);
     Ok(socket.into())
 }

@@ -11,7 +11,7 @@ mod worker;
 use std::future::Future;
 
 pub(crate) use connection::connection;
-pub(crate) use listen::{Entrance, bind};
+pub(crate) use listen::{Entrance, bind, handles, listen};
 pub(crate) use worker::run;
 
 /// Runs futures of hyper's on the thread that they were made on.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::listen::{Bound, Entrance};
 use crate::beside::welcome;
 use crate::core::{Core, Phase, Shared};
-use crate::handover::{UNDER_WAY, lead_on};
+use crate::handover::lead_on;
 use crate::haproxy::Ends;
 use crate::ticker::TICK;
 
@@ -40,10 +40,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize, listeners: Bound, seed: u64
     let core = Rc::new(Core::new(shared, index, seed));
     runtime.block_on(async {
         for (entrance, listener) in listeners {
-            match TcpListener::from_std(listener) {
-                Ok(listener) => drop(tokio::task::spawn_local(accept(core.clone(), entrance, listener))),
-                Err(error) => tracing::error!(%error, "a thread of the proxy cannot listen"),
-            }
+            drop(tokio::task::spawn_local(open(core.clone(), entrance, listener)));
         }
         watch(&core).await;
     });
@@ -71,10 +68,22 @@ async fn watch(core: &Rc<Core>) {
             core.sweep();
         }
         match now {
-            Phase::Serving => {}
-            Phase::Draining => {}
+            Phase::Closed | Phase::Serving | Phase::Draining => {}
             Phase::Ending => return,
         }
+    }
+}
+
+/// Takes clients in as soon as there is something to tell them.
+async fn open(core: Rc<Core>, entrance: Entrance, listener: std::net::TcpListener) {
+    let mut phase = core.shared.phase.subscribe();
+    let serves = phase.wait_for(|phase| *phase > Phase::Closed).await.is_ok_and(|now| *now == Phase::Serving);
+    if !serves {
+        return;
+    }
+    match TcpListener::from_std(listener) {
+        Ok(listener) => accept(core, entrance, listener).await,
+        Err(error) => tracing::error!(%error, "a thread of the proxy cannot listen"),
     }
 }
 
@@ -103,7 +112,7 @@ async fn accept(core: Rc<Core>, entrance: Entrance, listener: TcpListener) {
             }
         }
     };
-    let _ = tokio::time::timeout(UNDER_WAY, under_way).await;
+    let _ = tokio::time::timeout(core.shared.config.handover, under_way).await;
     // They have been told that they are connected.
     while let Ok(Ok((stream, client))) = tokio::time::timeout(Duration::ZERO, listener.accept()).await {
         enter(&core, entrance, stream, client);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use landfall_proxy::{Config, Proxy, World};
+use landfall_proxy::{Config, Proxy};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 
@@ -11,7 +11,7 @@ use crate::support::Rig;
 use crate::support::backend::Backend;
 use crate::support::raw::Client;
 
-fn second(at: std::net::SocketAddr, world: &World, tasks: &Tasks) -> Proxy {
+fn start(at: std::net::SocketAddr, tasks: &Tasks) -> Proxy {
     let config = Config {
         edge: "paris-1".to_owned(),
         cluster: crate::support::OWN.to_owned(),
@@ -19,15 +19,26 @@ fn second(at: std::net::SocketAddr, world: &World, tasks: &Tasks) -> Proxy {
         threads: 2,
         ..Config::default()
     };
-    let proxy = Proxy::start(config, &Registry::default(), tasks).unwrap();
-    proxy.follow(world);
-    proxy
+    Proxy::start(config, &Registry::default(), tasks).unwrap()
+}
+
+/// Asks as clients do: where a connection ended without a byte, once more. Whatever was said, counts.
+async fn get(at: std::net::SocketAddr) {
+    for _ in 0..2 {
+        let mut client = Client::new(at).await;
+        client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        match client.answer().await {
+            Some(answer) => return assert_eq!(answer.status, 200, "{answer:?}"),
+            None => assert!(client.got_nothing(), "an answer broke off"),
+        }
+    }
+    panic!("nobody answers");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_refuses_nobody() {
     let backend = Backend::new("one").await;
-    let rig = Rig::with(&[backend.address]);
+    let rig = Rig::handing_over(&[backend.address]);
     let (at, world) = (rig.address(), rig.world.clone());
     let over = Arc::new(AtomicBool::new(false));
     let (asked, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -40,17 +51,7 @@ async fn a_restart_refuses_nobody() {
                     Ok(stream) => drop(stream),
                     Err(_) => drop(refused.fetch_add(1, Ordering::Relaxed)),
                 }
-                // As clients do: what was not answered is asked once more.
-                let mut answered = false;
-                for _ in 0..2 {
-                    let mut client = Client::new(at).await;
-                    client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-                    answered |= client.answer().await.is_some_and(|answer| answer.status == 200);
-                    if answered {
-                        break;
-                    }
-                }
-                assert!(answered);
+                get(at).await;
                 asked.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -63,7 +64,8 @@ async fn a_restart_refuses_nobody() {
     };
     some_more().await;
     let tasks = Tasks::default();
-    let next = second(at, &world, &tasks);
+    let next = start(at, &tasks);
+    next.follow(&world);
     some_more().await;
     rig.stop().await;
     some_more().await;
@@ -71,5 +73,24 @@ async fn a_restart_refuses_nobody() {
     clients.join().await;
     assert_eq!(refused.load(Ordering::Relaxed), 0, "of {}", asked.load(Ordering::Relaxed));
     assert_eq!(next.addresses(), [at]);
+    tasks.join().await;
+}
+
+/// An edge that came before its plans said 404 of every route for a moment.
+#[tokio::test]
+async fn nobody_is_let_in_before_there_is_something_to_tell() {
+    let backend = Backend::new("one").await;
+    let rig = Rig::handing_over(&[backend.address]);
+    let tasks = Tasks::default();
+    let (at, world) = (rig.address(), rig.world.clone());
+    let next = start(at, &tasks);
+    for _ in 0..20 {
+        get(at).await;
+    }
+    assert!(!next.is_open());
+    next.follow(&world);
+    assert!(next.is_open());
+    rig.stop().await;
+    get(at).await;
     tasks.join().await;
 }

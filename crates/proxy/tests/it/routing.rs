@@ -57,7 +57,8 @@ async fn endpoints_come_and_go_without_a_failed_request() {
 async fn some_answers_are_our_own() {
     let mut rig = Rig::new(landfall_proxy::Config::default());
     let at = rig.address();
-    assert_eq!(get(at, "a", "/").await.status, 404, "nothing is known yet");
+    rig.follow();
+    assert_eq!(get(at, "a", "/").await.status, 404, "there is no route");
     let fixed = FixedResponseAction {
         status_code: 418,
         body: Some("short and stout".to_owned()),

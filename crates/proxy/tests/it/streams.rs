@@ -1,6 +1,7 @@
 //! What is not one question and one answer: upgrades, trailers, bodies without end.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
@@ -8,12 +9,16 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use landfall_api::landfall::{BackendProtocol, RouteAction, RouteMatch};
+use landfall_proxy::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::backend::{self, Backend};
 use crate::support::raw::{Client, ask};
 use crate::support::{Rig, port_of};
+
+/// However slow the machine is, no test takes so long.
+const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_websocket_carries_bytes_both_ways() {
@@ -45,6 +50,40 @@ async fn a_websocket_carries_bytes_both_ways() {
     client.0.shutdown().await.unwrap();
     assert!(client.is_closed().await, "the end of one way is the end of the other");
     rig.stop().await;
+}
+
+/// hyper is done with a connection that was upgraded, and the proxy ended under it.
+#[tokio::test]
+async fn a_websocket_has_its_time_when_the_proxy_stops() {
+    let endpoint = backend::script(|mut stream| async move {
+        backend::read_head(&mut stream).await;
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+        let (mut from, mut to) = stream.split();
+        let _ = tokio::io::copy(&mut from, &mut to).await;
+    })
+    .await;
+    let mut rig = Rig::new(Config { threads: 1, drain: LONG, ..Config::default() });
+    rig.route("web", "", "/", RouteMatch::Prefix, "web");
+    rig.serve("web", &[endpoint], |_| {});
+    rig.follow();
+    let at = rig.address();
+    let mut client = Client::new(at).await;
+    client.send(b"GET / HTTP/1.1\r\nhost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+    assert_eq!(client.answer().await.unwrap().status, 101);
+    let stopped = tokio::spawn(rig.stop());
+    while TcpStream::connect(at).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    for word in ["still", "there"] {
+        client.send(word.as_bytes()).await;
+        let mut back = vec![0; word.len()];
+        client.0.read_exact(&mut back).await.unwrap();
+        assert_eq!(back, word.as_bytes());
+    }
+    assert!(!stopped.is_finished());
+    drop(client);
+    stopped.await.unwrap();
 }
 
 #[tokio::test]

@@ -29,7 +29,12 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
+    /// One that lets nobody wait who might come after it was told to stop.
     pub(crate) fn new(config: Config) -> Self {
+        Self::start(Config { handover: Duration::ZERO, ..config })
+    }
+
+    fn start(config: Config) -> Self {
         let (registry, tasks) = (Registry::default(), Tasks::default());
         let config = Config {
             edge: "paris-1".to_owned(),
@@ -47,7 +52,16 @@ impl Rig {
     }
 
     pub(crate) fn with_config(endpoints: &[SocketAddr], config: Config) -> Self {
-        let mut rig = Self::new(Config { threads: 2, drain: Duration::from_secs(5), ..config });
+        Self::new(Config { threads: 2, drain: Duration::from_secs(5), ..config }).leading_to(endpoints)
+    }
+
+    /// The same, with another that takes over from it.
+    pub(crate) fn handing_over(endpoints: &[SocketAddr]) -> Self {
+        Self::start(Config { threads: 2, ..Config::default() }).leading_to(endpoints)
+    }
+
+    fn leading_to(self, endpoints: &[SocketAddr]) -> Self {
+        let mut rig = self;
         rig.route("web", "", "/", RouteMatch::Prefix, "web");
         rig.serve("web", endpoints, |_| {});
         rig.follow();

@@ -97,6 +97,11 @@ impl Client {
         }
     }
 
+    /// Whether nothing was sent that was not taken.
+    pub(crate) fn got_nothing(&self) -> bool {
+        self.1.is_empty()
+    }
+
     async fn more(&mut self) -> Option<()> {
         (self.0.read_buf(&mut self.1).await.ok()? > 0).then_some(())
     }
