@@ -100,7 +100,7 @@ pub enum AccessLog {
     /// None.
     #[default]
     Off,
-    /// Those that failed: 5xx.
+    /// Those that failed: 5xx, and those whose answer broke off.
     Errors,
     /// One of so many, and those that failed.
     Sampled(u32),

@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) tracer: Option<Tracer>,
     /// Requests of other edges are counted under this.
     pub(crate) peer_plan: Arc<Plan>,
+    /// And those that no route is known of.
+    pub(crate) no_plan: Arc<Plan>,
     /// TLS, the link between edges, and ports that are carried as they are.
     pub(crate) beside: Beside,
     /// What is never spoken to.
@@ -109,7 +111,7 @@ impl Shared {
     pub(crate) fn new(config: Config, registry: &Registry, tasks: &Tasks) -> Result<Self, StartError> {
         let table = Arc::new(ArcSwap::from_pointee(Table::default()));
         let beside = Beside::new(&config, table.clone(), registry, tasks)?;
-        let peer_plan = Plan { id: 0, name: "peer".into(), hsts: None, proxy_header: false };
+        let plan = |name: &str| Plan { id: 0, name: name.into(), hsts: None, proxy_header: false };
         Ok(Self {
             generation: AtomicU64::new(0),
             phase: watch::Sender::default(),
@@ -119,7 +121,8 @@ impl Shared {
             tracer: Tracer::new(&config, &beside.backend, registry, tasks)?,
             table,
             beside,
-            peer_plan: Arc::new(peer_plan),
+            peer_plan: Arc::new(plan("peer")),
+            no_plan: Arc::new(plan("")),
             guard: Guard::new(&config),
             began: clock::instant(),
             config,

@@ -51,6 +51,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) retries: u32,
     /// What went wrong, if something did.
     pub(crate) fault: Option<&'a str>,
+    /// Its answer broke off.
+    pub(crate) broke_off: bool,
     /// The trace it belongs to.
     pub(crate) trace: Option<&'a str>,
 }
@@ -77,19 +79,22 @@ impl Log {
     }
 
     /// Whether a request that ended so is one of those that are written down.
-    pub(crate) fn takes(&self, status: StatusCode) -> bool {
+    fn takes(&self, failed: bool) -> bool {
         match self.which {
             AccessLog::Off => false,
-            AccessLog::Errors => status.is_server_error(),
+            AccessLog::Errors => failed,
             AccessLog::Sampled(every) => {
                 let one_of_many = self.count.fetch_add(1, Ordering::Relaxed).is_multiple_of(every.max(1));
-                one_of_many || status.is_server_error()
+                one_of_many || failed
             }
         }
     }
 
-    /// Writes a request down.
+    /// Writes a request down, if it is one of those.
     pub(crate) fn write(&self, entry: &Entry<'_>) {
+        if !self.takes(entry.is_failed()) {
+            return;
+        }
         let Some(lines) = &self.lines else { return tell(entry) };
         if lines.try_send(line(entry, &self.edge)).is_err() {
             self.dropped.inc();
@@ -97,10 +102,18 @@ impl Log {
     }
 }
 
+impl Entry<'_> {
+    /// Whether its client did not get what it should have: an answer that breaks off began well.
+    fn is_failed(&self) -> bool {
+        self.status.is_server_error() || self.broke_off
+    }
+}
+
 /// One line of JSON.
 fn line(entry: &Entry<'_>, edge: &str) -> String {
     let now = clock::since_epoch();
     let endpoint = entry.endpoint.map(|endpoint| endpoint.reach.to_string());
+    let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let line = json!({
         "time": rfc3339(now),
         "edge": edge,
@@ -110,19 +123,19 @@ fn line(entry: &Entry<'_>, edge: &str) -> String {
         "path": entry.path,
         "status": entry.status.as_u16(),
         "tookMs": (entry.took.as_secs_f64() * 1e6).round() / 1e3,
-        "route": entry.route,
-        "service": entry.service,
-        "cluster": Some(entry.cluster).filter(|cluster| !cluster.is_empty()),
+        "route": known(entry.route),
+        "service": known(entry.service),
+        "cluster": known(entry.cluster),
         "endpoint": endpoint,
-        "why": entry.why,
+        "why": known(entry.why),
         "retries": entry.retries,
         "fault": entry.fault,
         "trace": entry.trace,
     });
     // What is not known is not there.
-    let known = line.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let told = line.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let mut text =
-        serde_json::Value::from_iter(known.map(|(name, value)| (name.clone(), value.clone()))).to_string();
+        serde_json::Value::from_iter(told.map(|(name, value)| (name.clone(), value.clone()))).to_string();
     text.push('\n');
     text
 }
@@ -133,7 +146,7 @@ fn tell(entry: &Entry<'_>) {
     let endpoint = entry.endpoint.map(|endpoint| endpoint.reach.to_string()).unwrap_or_default();
     let (status, took_us) = (entry.status.as_u16(), entry.took.as_micros());
     let fault = fault.unwrap_or_default();
-    if entry.status.is_server_error() {
+    if entry.is_failed() {
         tracing::warn!(
             %client, method, host, path, status, took_us, route, service, cluster, endpoint, why, retries, fault,
             "a request failed"

@@ -35,6 +35,8 @@ pub(super) struct End<'a> {
     pub(super) status: StatusCode,
     pub(super) took: Duration,
     pub(super) endpoint: Option<&'a Endpoint>,
+    /// The answer broke off.
+    pub(super) broke_off: bool,
 }
 
 impl Account {
@@ -73,7 +75,7 @@ impl Account {
     pub(super) fn close(self, ticket: &Ticket, end: &End<'_>) {
         let shared = &ticket.core.shared;
         let host = self.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if shared.log.takes(end.status) {
+        if !shared.log.is_off() {
             shared.log.write(&Entry {
                 client: ticket.conn.info.client,
                 method: self.method.as_str(),
@@ -88,6 +90,7 @@ impl Account {
                 took: end.took,
                 retries: self.retries,
                 fault: self.fault.as_deref(),
+                broke_off: end.broke_off,
                 trace: self.span.as_ref().map(Started::trace).as_deref(),
             });
         }

@@ -1,6 +1,6 @@
 //! Bodies on their way: passed on as they come, with an eye on how long nothing comes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -29,6 +29,9 @@ pub(crate) enum BodyError {
     /// The whole request took too long.
     #[error("the request took too long")]
     Late,
+    /// It is sent by another way by now.
+    #[error("it is sent elsewhere")]
+    Elsewhere,
 }
 
 /// A request's body, on its way to an endpoint.
@@ -39,13 +42,39 @@ pub(crate) enum Upload {
     Stream(Stream),
 }
 
-/// A body that a client sends.
+/// A body that a client sends, on one way.
 pub(crate) struct Stream {
+    source: Rc<RefCell<Source>>,
+    /// Which way: only the last one leads on.
+    way: u32,
+    /// So many of the kept pieces were sent.
+    sent: usize,
+}
+
+/// A body that a client sends.
+struct Source {
     body: Incoming,
     /// Bytes that may still come.
     left: u64,
     progress: Rc<Progress>,
+    way: u32,
+    /// Something was read.
+    began: bool,
+    /// What was read, as long as it is little and may be wanted again.
+    kept: Option<Kept>,
 }
+
+#[derive(Default)]
+struct Kept {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+}
+
+/// Bytes of a body that are kept until it is known that they need not be sent again.
+const KEPT_MAX: usize = 16 << 10;
+
+/// A body that may be sent once more, if it turns out to have been sent to nobody.
+pub(crate) struct Again(Option<Rc<RefCell<Source>>>);
 
 /// How a request's body fares, for those who wait for the answer.
 pub(crate) struct Progress {
@@ -79,7 +108,19 @@ impl Upload {
         if body.is_end_stream() {
             return Self::Empty;
         }
-        Self::Stream(Stream { body, left: most.unwrap_or(u64::MAX), progress })
+        let left = most.unwrap_or(u64::MAX);
+        let source = Source { body, left, progress, way: 0, began: false, kept: None };
+        Self::Stream(Stream { source: Rc::new(RefCell::new(source)), way: 0, sent: 0 })
+    }
+
+    /// Keeps what is read from now on; none where something is gone already.
+    pub(crate) fn keep(&self) -> Option<Again> {
+        let Self::Stream(stream) = self else { return Some(Again(None)) };
+        let mut source = stream.source.borrow_mut();
+        if source.kept.is_none() {
+            source.kept = (!source.began).then(Kept::default);
+        }
+        source.kept.is_some().then(|| Again(Some(stream.source.clone())))
     }
 
     /// Whether there is none.
@@ -97,33 +138,99 @@ impl http_body::Body for Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self::Stream(stream) = self.get_mut() else { return Poll::Ready(None) };
-        let Poll::Ready(next) = Pin::new(&mut stream.body).poll_frame(cx) else { return Poll::Pending };
-        let progress = &stream.progress;
-        progress.moved_ms.set(progress.ticker.now_ms());
-        let Some(frame) = next else { return Poll::Ready(None) };
-        let frame = frame.map_err(BodyError::Gone)?;
-        let length = frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
-        match stream.left.checked_sub(length) {
-            Some(left) => stream.left = left,
-            None => {
-                progress.too_long.set(true);
-                return Poll::Ready(Some(Err(BodyError::TooLong)));
-            }
+        let mut source = stream.source.borrow_mut();
+        if source.way != stream.way {
+            return Poll::Ready(Some(Err(BodyError::Elsewhere)));
         }
-        Poll::Ready(Some(Ok(frame)))
+        if let Some(piece) = source.kept.as_ref().and_then(|kept| kept.pieces.get(stream.sent)) {
+            stream.sent += 1;
+            return Poll::Ready(Some(Ok(Frame::data(piece.clone()))));
+        }
+        let next = source.poll(cx);
+        stream.sent = source.kept.as_ref().map_or(0, |kept| kept.pieces.len());
+        next
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Stream(stream) => stream.body.is_end_stream(),
+            Self::Stream(stream) => stream.kept_bytes() == 0 && stream.source.borrow().body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Stream(stream) => stream.body.size_hint(),
+            Self::Stream(stream) => {
+                let (before, rest) = (stream.kept_bytes(), stream.source.borrow().body.size_hint());
+                let mut hint = SizeHint::new();
+                if let Some(upper) = rest.upper() {
+                    hint.set_upper(upper.saturating_add(before));
+                }
+                hint.set_lower(rest.lower().saturating_add(before));
+                hint
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Bytes that were kept and are still to be sent.
+    fn kept_bytes(&self) -> u64 {
+        let source = self.source.borrow();
+        let pieces = source.kept.as_ref().and_then(|kept| kept.pieces.get(self.sent..)).unwrap_or_default();
+        pieces.iter().map(|piece| u64::try_from(piece.len()).unwrap_or(0)).sum()
+    }
+}
+
+impl Source {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(cx) else { return Poll::Pending };
+        let progress = &self.progress;
+        progress.moved_ms.set(progress.ticker.now_ms());
+        let Some(frame) = next else { return Poll::Ready(None) };
+        let frame = frame.map_err(BodyError::Gone)?;
+        let length = frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
+        match self.left.checked_sub(length) {
+            Some(left) => self.left = left,
+            None => {
+                progress.too_long.set(true);
+                return Poll::Ready(Some(Err(BodyError::TooLong)));
+            }
+        }
+        self.began = true;
+        self.kept = self.kept.take().and_then(|kept| kept.with(&frame));
+        Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+impl Kept {
+    /// With one more piece; none when that is too much, or no piece of the body.
+    fn with(mut self, frame: &Frame<Bytes>) -> Option<Self> {
+        let piece = frame.data_ref()?;
+        self.bytes += piece.len();
+        self.pieces.push(piece.clone());
+        (self.bytes <= KEPT_MAX).then_some(self)
+    }
+}
+
+impl Again {
+    /// The body from its beginning, on another way; none where too much of it is gone.
+    pub(crate) fn upload(self) -> Option<Upload> {
+        let Some(shared) = self.0 else { return Some(Upload::Empty) };
+        let way = {
+            let mut source = shared.borrow_mut();
+            source.kept.as_ref()?;
+            source.way += 1;
+            source.way
+        };
+        Some(Upload::Stream(Stream { source: shared, way, sent: 0 }))
+    }
+
+    /// It need not be sent again.
+    pub(crate) fn forget(self) {
+        if let Some(source) = self.0 {
+            source.borrow_mut().kept = None;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A request that is being answered, until the end of its answer.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 
@@ -16,7 +16,6 @@ use crate::upstream::{Active, Sender};
 pub(crate) struct Exchange {
     pub(super) ticket: Ticket,
     pub(super) meter: Arc<Meter>,
-    pub(super) began: Instant,
     pub(super) status: StatusCode,
     pub(super) idle_for: Duration,
     pub(super) active: Active,
@@ -25,6 +24,7 @@ pub(crate) struct Exchange {
     pub(super) account: Option<Box<Account>>,
     /// The connection may carry another client's request afterwards.
     pub(super) keep: bool,
+    pub(super) broke_off: bool,
 }
 
 impl Exchange {
@@ -44,9 +44,10 @@ impl Exchange {
     /// The answer broke off.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
         self.sender = None;
+        self.broke_off = true;
         self.meter.broke_off();
         if let Some(account) = &mut self.account {
-            account.failed(why.to_string());
+            account.failed(format!("the answer broke off: {why}"));
         }
         let endpoint = &self.active.endpoint.reach;
         tracing::debug!(client = %self.ticket.conn.info.client, ?endpoint, %why, "an answer broke off");
@@ -55,10 +56,11 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let took = self.began.elapsed();
+        let took = self.ticket.began.elapsed();
         self.meter.ended(self.status, took);
         let Some(account) = self.account.take() else { return };
-        account
-            .close(&self.ticket, &End { status: self.status, took, endpoint: Some(&self.active.endpoint) });
+        let endpoint = Some(&*self.active.endpoint);
+        let (status, broke_off) = (self.status, self.broke_off);
+        account.close(&self.ticket, &End { status, took, endpoint, broke_off });
     }
 }

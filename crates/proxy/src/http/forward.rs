@@ -50,7 +50,7 @@ pub(super) async fn forward(
         Ok(Arrival { response, choice, active, sender, why, retries }) => {
             let meter = local.meter(&core, errand.plan, errand.target, choice);
             let fresh_cookie = journey.fresh_cookie(&local, choice);
-            let (began, whole) = (journey.began, journey.whole.take());
+            let whole = journey.whole.take();
             let idle =
                 if upgrade.is_some() { local.service.times.upgraded_idle } else { local.service.times.idle };
             meter.began(retries, why);
@@ -62,13 +62,13 @@ pub(super) async fn forward(
             }
             let exchange = Exchange {
                 meter,
-                began,
                 status: response.status(),
                 idle_for: idle,
                 active,
                 sender: Some(sender),
                 account,
                 keep: !errand.plan.proxy_header || errand.bucket.is_some(),
+                broke_off: false,
                 ticket,
             };
             arrived(response, exchange, whole, upgrade, fresh_cookie)
@@ -94,11 +94,14 @@ fn failure(
     if let Some(mut account) = account {
         account.went(local.cluster(choice), "", retries);
         account.failed(fault.word());
-        account.close(ticket, &End { status, took, endpoint: None });
+        account.close(ticket, &End { status, took, endpoint: None, broke_off: false });
     }
     let mut answer = answer::plain(status, fault.word());
     if ticket.conn.info.from_peer.is_some() {
         wire::fail(answer.headers_mut(), fault.word());
+        if fault.reached_nobody() {
+            wire::was_not_sent(answer.headers_mut());
+        }
     }
     answer
 }

@@ -3,36 +3,41 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::{HOST, STRICT_TRANSPORT_SECURITY, VIA};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body as _, Incoming};
+use landfall_runtime::clock;
 
 use super::forward::forward;
 use super::headers::PEER_TARGET;
 use super::journey::Errand;
 use super::target::{self, Refusal};
-use super::{Body, Conn, answer};
+use super::{Body, Conn, answer, own};
 use crate::core::Core;
 use crate::peer;
 use crate::table::{Action, Plan, Route};
 
 /// So many times a request may have come by an edge: it goes in a circle.
 const EDGES_MAX: usize = 4;
+/// What an edge is told that was shut out.
+const STRANGER: &str = "that is no edge of this federation";
 
 /// A request in flight: as long as it lives, its thread and its connection know of it.
 pub(crate) struct Ticket {
     pub(super) core: Rc<Core>,
     pub(super) conn: Rc<Conn>,
+    pub(crate) began: Instant,
 }
 
 impl Ticket {
     pub(crate) fn new(core: Rc<Core>, conn: Rc<Conn>) -> Self {
         core.requests.set(core.requests.get() + 1);
         conn.state.serves();
-        Self { core, conn }
+        Self { core, conn, began: clock::instant() }
     }
 }
 
@@ -47,75 +52,81 @@ impl Drop for Ticket {
 pub(crate) async fn handle(
     core: Rc<Core>,
     conn: Rc<Conn>,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let ticket = Ticket::new(core, conn);
+    Ok(serve(Ticket::new(core, conn), request).await)
+}
+
+async fn serve(ticket: Ticket, mut request: Request<Incoming>) -> Response<Body> {
     if ticket.core.requests.get() > ticket.core.requests_max() {
         ticket.core.shared.meters.rare.shed.inc();
-        return Ok(answer::plain(StatusCode::SERVICE_UNAVAILABLE, "there is no room for more requests\n"));
+        let (parts, _) = request.into_parts();
+        return not_here(
+            &ticket,
+            &parts,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there is no room for more requests",
+        );
     }
-    if let Some(edge) = &ticket.conn.info.from_peer {
+    if request.method() == Method::CONNECT
+        && let Some(edge) = &ticket.conn.info.from_peer
+    {
         if !ticket.core.shared.beside.link.still_has(edge) {
-            return Ok(not_here(StatusCode::FORBIDDEN, "that is no edge of this federation"));
+            return peer::tunnel::refuse(STRANGER);
         }
-        if request.method() == Method::CONNECT {
-            let ports = &ticket.core.shared.beside.ports;
-            return Ok(peer::end::open(ports, &ticket.conn.state, request).await);
-        }
+        return peer::end::open(&ticket.core.shared.beside.ports, &ticket.conn.state, request).await;
     }
     let upgrade = super::upgrade::asked(&mut request);
     let (mut parts, body) = request.into_parts();
     let asked = match target::read(&parts.method, &parts.uri, parts.version, &parts.headers) {
         Ok(asked) => asked,
-        Err(refusal) => return Ok(refuse(&ticket, refusal)),
+        Err(refusal) => return refuse(&ticket, &parts, refusal),
     };
-    if let Some(refused) = look(&ticket, &parts, &body) {
-        return Ok(refused);
+    if let Some((status, why)) = look(&ticket, &parts, &body) {
+        ticket.core.shared.meters.rare.refused.inc();
+        return own::no(&ticket, &parts, status, why);
     }
     rewrite(&mut parts, asked.path);
     if ticket.conn.info.from_peer.is_some() {
-        return Ok(from_peer(ticket, parts, body, upgrade).await);
+        return from_peer(ticket, parts, body, upgrade).await;
     }
     if let Some(handshake) = ticket.conn.info.tls.as_ref().and_then(|tls| tls.handshake.as_ref())
         && !ticket.core.shared.beside.tls.admits(handshake, &asked.host)
     {
-        return Ok(answer::plain(
-            StatusCode::MISDIRECTED_REQUEST,
-            "that host wants a connection of its own\n",
-        ));
+        let why = "that host wants a connection of its own";
+        return own::no(&ticket, &parts, StatusCode::MISDIRECTED_REQUEST, why);
     }
     let table = ticket.core.table();
     let Some(route) = table.find(&asked.host, parts.uri.path()) else {
         ticket.core.shared.meters.rare.unmatched.inc();
-        return Ok(answer::plain(StatusCode::NOT_FOUND, "no route leads there\n"));
+        return own::no(&ticket, &parts, StatusCode::NOT_FOUND, "no route leads there");
     };
     let secure = ticket.conn.is_secure();
     let mut answer = act(ticket, route, parts, body, upgrade).await;
     if let Some(hsts) = route.plan.hsts.as_ref().filter(|_| secure) {
         answer.headers_mut().insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
-    Ok(answer)
+    answer
 }
 
-fn refuse(ticket: &Ticket, refusal: Refusal) -> Response<Body> {
+fn refuse(ticket: &Ticket, parts: &Parts, refusal: Refusal) -> Response<Body> {
     ticket.core.shared.meters.rare.refused.inc();
-    match refusal {
-        Refusal::Host => answer::plain(StatusCode::BAD_REQUEST, "a request names one host\n"),
-        Refusal::Target => answer::plain(StatusCode::BAD_REQUEST, "that is no path\n"),
-        Refusal::Connect => answer::plain(StatusCode::METHOD_NOT_ALLOWED, "this is no tunnel\n"),
-    }
+    let (status, why) = match refusal {
+        Refusal::Host => (StatusCode::BAD_REQUEST, "a request names one host"),
+        Refusal::Target => (StatusCode::BAD_REQUEST, "that is no path"),
+        Refusal::Connect => (StatusCode::METHOD_NOT_ALLOWED, "this is no tunnel"),
+    };
+    own::no(ticket, parts, status, why)
 }
 
 /// What speaks against a request whatever its route is.
-fn look(ticket: &Ticket, parts: &Parts, body: &Incoming) -> Option<Response<Body>> {
+fn look(ticket: &Ticket, parts: &Parts, body: &Incoming) -> Option<(StatusCode, &'static str)> {
     let most = ticket.core.shared.config.limits.body_bytes;
     if most.is_some_and(|most| body.size_hint().lower() > most) {
-        ticket.core.shared.meters.rare.refused.inc();
-        return Some(answer::plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long\n"));
+        return Some((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"));
     }
     if parts.headers.contains_key(VIA) && edges_passed(&parts.headers) >= EDGES_MAX {
-        ticket.core.shared.meters.rare.refused.inc();
-        return Some(answer::plain(StatusCode::LOOP_DETECTED, "the request goes in a circle\n"));
+        return Some((StatusCode::LOOP_DETECTED, "the request goes in a circle"));
     }
     None
 }
@@ -145,26 +156,26 @@ async fn act(
     body: Incoming,
     upgrade: Option<super::upgrade::Asked>,
 ) -> Response<Body> {
-    if route.to_https && !ticket.conn.is_secure() {
-        return from(&parts, "http", answer::to_https);
-    }
-    match &route.action {
+    let (answer, why) = match &route.action {
+        _ if route.to_https && !ticket.conn.is_secure() => (from(&parts, "http", answer::to_https), None),
         Action::Service(target) => {
             let errand = Errand { plan: &route.plan, target, own_only: false, bucket: None };
-            forward(ticket, errand, parts, body, upgrade).await
+            return forward(ticket, errand, parts, body, upgrade).await;
         }
         Action::Bucket(bucket) => {
             let (plan, target) = (&*route.plan, &bucket.target);
             let errand = Errand { plan, target, own_only: false, bucket: Some(bucket) };
-            forward(ticket, errand, parts, body, upgrade).await
+            return forward(ticket, errand, parts, body, upgrade).await;
         }
         Action::Redirect(action) => {
             let scheme = if ticket.conn.is_secure() { "https" } else { "http" };
-            from(&parts, scheme, |from| answer::redirect(action, from))
+            (from(&parts, scheme, |from| answer::redirect(action, from)), None)
         }
-        Action::Fixed(fixed) => answer::fixed(fixed),
-        Action::Unavailable(why) => answer::told(StatusCode::SERVICE_UNAVAILABLE, why),
-    }
+        Action::Fixed(fixed) => (answer::fixed(fixed), None),
+        Action::Unavailable(why) => (answer::told(StatusCode::SERVICE_UNAVAILABLE, why), Some(&**why)),
+    };
+    own::count(&ticket, &parts, &route.plan, why, answer.status());
+    answer
 }
 
 fn from(parts: &Parts, scheme: &str, to: impl Fn(&answer::From<'_>) -> Response<Body>) -> Response<Body> {
@@ -173,10 +184,13 @@ fn from(parts: &Parts, scheme: &str, to: impl Fn(&answer::From<'_>) -> Response<
     to(&answer::From { scheme, host, path: parts.uri.path_and_query().unwrap_or(&root) })
 }
 
-/// What another edge is told: the answer is no endpoint's.
-fn not_here(status: StatusCode, why: &'static str) -> Response<Body> {
-    let mut answer = answer::plain(status, why);
-    peer::wire::fail(answer.headers_mut(), why);
+/// What another edge is told: the answer is no endpoint's, and nobody was asked.
+fn not_here(ticket: &Ticket, parts: &Parts, status: StatusCode, why: &'static str) -> Response<Body> {
+    let mut answer = own::no(ticket, parts, status, why);
+    if ticket.conn.info.from_peer.is_some() {
+        peer::wire::fail(answer.headers_mut(), why);
+        peer::wire::was_not_sent(answer.headers_mut());
+    }
     answer
 }
 
@@ -187,11 +201,16 @@ async fn from_peer(
     body: Incoming,
     upgrade: Option<super::upgrade::Asked>,
 ) -> Response<Body> {
+    let edge = ticket.conn.info.from_peer.as_ref();
+    if edge.is_none_or(|edge| !ticket.core.shared.beside.link.still_has(edge)) {
+        return not_here(&ticket, &parts, StatusCode::FORBIDDEN, STRANGER);
+    }
     let service = parts.headers.remove(PEER_TARGET);
     let service = service.as_ref().and_then(|value| value.to_str().ok()).and_then(peer::wire::read_service);
     let table = ticket.core.table();
     let Some(target) = service.as_ref().and_then(|service| table.target(service)) else {
-        return not_here(StatusCode::MISDIRECTED_REQUEST, "this edge does not know that service");
+        let why = "this edge does not know that service";
+        return not_here(&ticket, &parts, StatusCode::MISDIRECTED_REQUEST, why);
     };
     let plan: Arc<Plan> = ticket.core.shared.peer_plan.clone();
     let errand = Errand { plan: &plan, target, own_only: true, bucket: None };

@@ -15,7 +15,7 @@ use landfall_runtime::clock;
 use smallvec::SmallVec;
 
 use super::Upload;
-use super::body::Progress;
+use super::body::{Again, Progress};
 use super::handle::Ticket;
 use super::headers::{self, PEER_TARGET};
 use crate::peer::wire;
@@ -108,7 +108,7 @@ impl<'a> Journey<'a> {
         let canary = chooser.leads_to_canary(|name, value| {
             parts.headers.get_all(name).iter().any(|one| one.as_bytes() == value.as_bytes())
         });
-        let began = clock::instant();
+        let began = ticket.began;
         let whole = local.service.times.whole.map(|whole| ticket.core.ticker.after(whole));
         Self {
             ticket,
@@ -226,7 +226,7 @@ impl<'a> Journey<'a> {
             upgrade: head.headers.contains_key(UPGRADE),
         };
         let alone = call.is_alone(&endpoint.reach);
-        let is_peer = matches!(endpoint.reach, Reach::Peer { .. });
+        let linked = matches!(endpoint.reach, Reach::Peer { .. }) && !alone;
         loop {
             let kept = if alone { None } else { endpoint.take() };
             let reused = kept.is_some();
@@ -234,7 +234,7 @@ impl<'a> Journey<'a> {
                 Some(sender) => sender,
                 None => match connect(core, &endpoint.reach, call, local.service.times.connect).await {
                     Ok(sender) => {
-                        if let Some(shared) = sender.share().filter(|_| !alone && !is_peer) {
+                        if let Some(shared) = sender.share().filter(|_| !alone && !linked) {
                             endpoint.give(shared, core.ticker.now_ms(), 1);
                         }
                         sender
@@ -250,13 +250,21 @@ impl<'a> Journey<'a> {
                 }
                 return Err(Failure { fault: Fault::Connect, back: Some((head, upload)), reused });
             }
+            // Another edge may find that it can send it to nobody.
+            let again = if linked && !self.repeatable { upload.keep() } else { None };
+            let again = again.map(|again| (head.clone(), again));
             let request = self.request(&endpoint.reach, &sender, head, upload);
             match self.send(local, endpoint, &mut sender, request).await {
                 // The other edge has no endpoint that answers: what it says is not for the client.
-                Ok(response) if is_peer && wire::failure(response.headers()).is_some() => {
-                    return Err(Failure { fault: Fault::Reset, back: None, reused: false });
+                Ok(response) if linked && wire::failure(response.headers()).is_some() => {
+                    return Err(declined(&response, again));
                 }
-                Ok(response) => return Ok((response, sender)),
+                Ok(response) => {
+                    if let Some((_, again)) = again {
+                        again.forget();
+                    }
+                    return Ok((response, sender));
+                }
                 // It was closed before anything was sent: that is no failure of the endpoint's.
                 Err(Failure { back: Some(back), .. }) if reused => (head, upload) = back,
                 Err(failure) => return Err(Failure { reused, ..failure }),
@@ -388,6 +396,15 @@ fn key(hash: &Hash, ticket: &Ticket, parts: &Parts) -> Option<u64> {
         Hash::Cookie(name) => of(headers::cookie(&parts.headers, name)?),
         Hash::Path => of(parts.uri.path().as_bytes()),
     }
+}
+
+/// Another edge has answered for itself. Where it has sent nothing to anybody, the request is taken back.
+fn declined(response: &Response<Incoming>, again: Option<(Head, Again)>) -> Failure {
+    if !wire::is_unsent(response.headers()) {
+        return Failure { fault: Fault::Reset, back: None, reused: false };
+    }
+    let back = again.and_then(|(head, again)| Some((head, again.upload()?)));
+    Failure { fault: Fault::of_unsent(response.status()), back, reused: false }
 }
 
 /// Takes back a request that was not sent.

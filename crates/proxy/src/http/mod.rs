@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Reading order: `conn` (who asks), `handle`, `target`, `headers`, `forward`, `journey`, `exchange`, `account`,
-//! `body`, `answer`, `upgrade`.
+//! `body`, `own`, `answer`, `upgrade`.
 
 mod account;
 mod answer;
@@ -19,6 +19,7 @@ mod forward;
 mod handle;
 mod headers;
 mod journey;
+mod own;
 mod target;
 mod upgrade;
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use landfall_plan::choose::{Ask, Why};
-use landfall_runtime::clock;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -42,13 +41,13 @@ pub(super) async fn carry<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let _ticket = Ticket::new(core.clone(), conn.clone());
-    let began = clock::instant();
+    let ticket = Ticket::new(core.clone(), conn.clone());
+    let began = ticket.began;
     let local = &*plain.local;
     local.budget.earn(local.service.retry_percent);
     let Some((choice, why, active)) = choose(core, local) else { return Outcome::Left };
     let Reach::Direct(address) = active.endpoint.reach else { return Outcome::Left };
-    let mut trip = Trip { core, conn, plain, active: &active, began, broke_off: false };
+    let mut trip = Trip { core, conn, plain, active: &active, choice, why, began, broke_off: None };
     let (endpoint, head) = match trip.arrive(address, client, scratch).await {
         Ok(arrived) => arrived,
         Err(fault) => {
@@ -60,6 +59,7 @@ where
                 let meter = local.meter(core, &plain.route.plan, plain.target, choice);
                 meter.began(0, why);
                 meter.ended(StatusCode::GATEWAY_TIMEOUT, began.elapsed());
+                trip.tell(scratch, StatusCode::GATEWAY_TIMEOUT, Some(fault.word()));
                 let _ = client.write_all(TIMEOUT).await;
                 return Outcome::Over;
             }
@@ -81,28 +81,8 @@ where
     }
     let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let delivered = trip.deliver(endpoint, &head, client, scratch, &meter).await;
-    let meter_broke = trip.broke_off;
-    let took = began.elapsed();
-    meter.ended(status, took);
-    if core.shared.log.takes(status) {
-        let asked = asked(&scratch.up);
-        core.shared.log.write(&Entry {
-            client: conn.info.client,
-            method: asked.0,
-            host: asked.1,
-            path: asked.2,
-            route: &plain.route.plan.name,
-            service: &plain.target.name,
-            cluster: &local.cluster(choice),
-            endpoint: Some(&active.endpoint),
-            why: why.word(),
-            status,
-            took,
-            retries: 0,
-            fault: meter_broke.then_some("the answer broke off"),
-            trace: None,
-        });
-    }
+    meter.ended(status, began.elapsed());
+    trip.tell(scratch, status, trip.broke_off);
     delivered
 }
 
@@ -134,12 +114,40 @@ struct Trip<'a> {
     conn: &'a Conn,
     plain: &'a Plain<'a>,
     active: &'a Active,
+    choice: u16,
+    why: Why,
     began: Instant,
-    /// Its answer broke off.
-    broke_off: bool,
+    /// Its answer broke off, and why.
+    broke_off: Option<&'static str>,
 }
 
 impl Trip<'_> {
+    /// Writes it down, if it is one of those.
+    fn tell(&self, scratch: &Scratch, status: StatusCode, fault: Option<&str>) {
+        let log = &self.core.shared.log;
+        if log.is_off() {
+            return;
+        }
+        let (method, host, path) = asked(&scratch.up);
+        log.write(&Entry {
+            client: self.conn.info.client,
+            method,
+            host,
+            path,
+            route: &self.plain.route.plan.name,
+            service: &self.plain.target.name,
+            cluster: &self.plain.local.cluster(self.choice),
+            endpoint: Some(&self.active.endpoint),
+            why: self.why.word(),
+            status,
+            took: self.began.elapsed(),
+            retries: 0,
+            fault,
+            broke_off: self.broke_off.is_some(),
+            trace: None,
+        });
+    }
+
     /// Sends the request, and reads the head of its answer.
     async fn arrive<S>(
         &mut self,
@@ -262,7 +270,7 @@ impl Trip<'_> {
         loop {
             let came = scratch.back.get(from..).unwrap_or_default();
             let Some(belongs) = body.follow(came) else {
-                self.break_off(meter);
+                self.break_off(meter, "the answer broke off: it is no body");
                 return Outcome::Over;
             };
             scratch.out.extend_from_slice(came.get(..belongs).unwrap_or_default());
@@ -292,17 +300,21 @@ impl Trip<'_> {
                     let _ = client.shutdown().await;
                     return Outcome::Over;
                 }
-                _ => {
-                    self.break_off(meter);
+                None => {
+                    self.break_off(meter, "the answer broke off: nothing came for too long");
+                    return Outcome::Over;
+                }
+                Some(_) => {
+                    self.break_off(meter, "the answer broke off: the sender is gone");
                     return Outcome::Over;
                 }
             }
         }
     }
 
-    fn break_off(&mut self, meter: &Meter) {
+    fn break_off(&mut self, meter: &Meter, why: &'static str) {
         meter.broke_off();
-        self.broke_off = true;
+        self.broke_off = Some(why);
     }
 
     /// What is ours to tell in an answer's head, and its end.

@@ -20,8 +20,10 @@ const SEND_PROXY: HeaderName = HeaderName::from_static("landfall-send-proxy");
 const CARRIES: HeaderName = HeaderName::from_static("landfall-carries");
 /// In an answer: no endpoint gave it, the edge itself did, and why.
 const FAILED: HeaderName = HeaderName::from_static("landfall-failed");
+/// Beside that: nothing of the request was sent to anybody, so it may go elsewhere whatever it is.
+const UNSENT: HeaderName = HeaderName::from_static("landfall-unsent");
 /// All of them.
-const ALL: [HeaderName; 6] = [SERVICE, CLIENT, SERVER, SEND_PROXY, CARRIES, FAILED];
+const ALL: [HeaderName; 7] = [SERVICE, CLIENT, SERVER, SEND_PROXY, CARRIES, FAILED, UNSENT];
 
 /// What a request between edges is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +62,16 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
 /// Marks an answer as the edge's own.
 pub(crate) fn fail(headers: &mut HeaderMap, why: &'static str) {
     headers.insert(FAILED, HeaderValue::from_static(why));
+}
+
+/// Says that nothing of the request was sent to anybody.
+pub(crate) fn was_not_sent(headers: &mut HeaderMap) {
+    headers.insert(UNSENT, HeaderValue::from_static("1"));
+}
+
+/// Whether an edge says so.
+pub(crate) fn is_unsent(headers: &HeaderMap) -> bool {
+    headers.contains_key(UNSENT)
 }
 
 /// Why an edge itself gave an answer; none where an endpoint did.

@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     Full,
     /// Too many requests were tried again already.
     Budget,
+    /// Another edge does not take it, and has sent it to nobody.
+    Declined,
 }
 
 impl Fault {
@@ -37,7 +39,7 @@ impl Fault {
             Self::ConnectTimeout | Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Body => StatusCode::BAD_REQUEST,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Nowhere | Self::Full | Self::Budget => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Nowhere | Self::Full | Self::Budget | Self::Declined => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -55,17 +57,28 @@ impl Fault {
             Self::Nowhere => "no endpoint can be asked",
             Self::Full => "every endpoint is full",
             Self::Budget => "too many requests were tried again",
+            Self::Declined => "the other cluster does not take it",
         }
     }
 
     /// Whether the endpoint is to blame.
     pub(crate) fn counts_against_endpoint(self) -> bool {
-        matches!(self, Self::Connect | Self::ConnectTimeout | Self::Reset | Self::Timeout | Self::Garbage)
+        self.nothing_sent() || matches!(self, Self::Reset | Self::Timeout | Self::Garbage)
     }
 
     /// Whether nothing of the request was sent, so that it may be sent elsewhere whatever it is.
     pub(crate) fn nothing_sent(self) -> bool {
-        matches!(self, Self::Connect | Self::ConnectTimeout)
+        matches!(self, Self::Connect | Self::ConnectTimeout | Self::Declined)
+    }
+
+    /// Whether nobody was asked, or nobody was sent anything: the same may be asked elsewhere.
+    pub(crate) fn reached_nobody(self) -> bool {
+        self.nothing_sent() || matches!(self, Self::Nowhere | Self::Full)
+    }
+
+    /// What another edge means that has sent a request to nobody, and answers so.
+    pub(crate) fn of_unsent(status: StatusCode) -> Self {
+        if status == StatusCode::SERVICE_UNAVAILABLE { Self::Declined } else { Self::Connect }
     }
 
     /// Whether a request that may be sent twice may be sent elsewhere.

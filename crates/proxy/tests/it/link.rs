@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use crate::ports::{call, dial, echo, free_port, ports, route, talk, udp_echo};
 use crate::support::backend::{Backend, nobody, read_head, script};
 use crate::support::certs::Authority;
-use crate::support::raw::{Answer, Client, get};
+use crate::support::raw::{Answer, Client, ask, get};
 use crate::support::{key, plan, port_of};
 
 /// One edge.
@@ -52,6 +52,7 @@ impl Edge {
             threads: 1,
             drain: Duration::ZERO,
             l4: ports(),
+            handover: Duration::ZERO,
             limits,
             ..Config::default()
         };
@@ -106,6 +107,21 @@ impl Pair {
             edge.proxy.identify(&this.hub.edge(edge.name)).unwrap();
         }
         this
+    }
+
+    /// What `lyon` does not take, `paris` has endpoints for.
+    fn falls_back_to(mut self, own: SocketAddr) -> Self {
+        let both = Arc::new(plan(&[("lyon", 1.0, &[]), ("paris", 0.0, &[])]));
+        self.paris.world.plans.insert(key("web"), both);
+        let at = BTreeMap::from([("web".to_owned(), vec![own])]);
+        self.paris.world.endpoints.insert(key("web"), Arc::new(at));
+        self.paris.follow();
+        self
+    }
+
+    async fn post(&self, body: &str) -> Answer {
+        let head = format!("POST / HTTP/1.1\r\nhost: shop.test\r\ncontent-length: {}\r\n\r\n", body.len());
+        ask(self.paris.http(), &(head + body)).await.unwrap()
     }
 
     /// These are the edges of the federation.
@@ -432,13 +448,43 @@ async fn another_edge_of_the_member_takes_over() {
 #[tokio::test]
 async fn a_member_without_endpoints_is_passed_over() {
     let own = Backend::new("paris").await;
-    let mut pair = Pair::new(port_of("web"), &[]);
-    let both = Arc::new(plan(&[("lyon", 1.0, &[]), ("paris", 0.0, &[])]));
-    let at = BTreeMap::from([("web".to_owned(), vec![own.address])]);
-    pair.paris.world.plans.insert(key("web"), both);
-    pair.paris.world.endpoints.insert(key("web"), Arc::new(at));
-    pair.paris.follow();
+    let pair = Pair::new(port_of("web"), &[]).falls_back_to(own.address);
+    for answer in [pair.get().await, pair.post("").await, pair.post("hello").await] {
+        assert_eq!((answer.status, answer.header("x-backend")), (200, Some("paris")), "{answer:?}");
+    }
+    pair.stop().await;
+}
+
+/// What another edge could send to nobody was given up, because a request with a body is not sent twice.
+#[tokio::test]
+async fn what_reached_no_endpoint_of_another_member_goes_elsewhere() {
+    let own = Backend::new("paris").await;
+    let pair = Pair::new(port_of("web"), &[nobody().await]).falls_back_to(own.address);
+    for body in ["", "hello", &"x".repeat(10_000)] {
+        let answer = pair.post(body).await;
+        assert_eq!((answer.status, answer.header("x-backend")), (200, Some("paris")), "{answer:?}");
+        assert!(answer.body.ends_with(&format!("\n{body}")), "{answer:?}");
+    }
+    pair.stop().await;
+    // Nobody keeps a large one.
+    let pair = Pair::new(port_of("web"), &[nobody().await]).falls_back_to(own.address);
+    assert_eq!(pair.post(&"x".repeat(1 << 20)).await.status, 502);
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn a_member_that_has_no_room_is_passed_over() {
+    let (own, far) = (Backend::new("paris").await, Backend::new("lyon").await);
+    let full = || Limits { requests: 0, ..Limits::default() };
+    let pair = Pair::with(port_of("web"), &[far.address], full()).falls_back_to(own.address);
+    for answer in [pair.get().await, pair.post("hello").await] {
+        assert_eq!((answer.status, answer.header("x-backend")), (200, Some("paris")), "{answer:?}");
+    }
+    assert!(pair.lyon.registry.render().contains("landfall_proxy_shed_total 2"));
+    pair.stop().await;
+    let pair = Pair::with(port_of("web"), &[far.address], full());
     let answer = pair.get().await;
-    assert_eq!((answer.status, answer.header("x-backend")), (200, Some("paris")), "{answer:?}");
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+    assert_eq!(far.requests(), 0);
     pair.stop().await;
 }

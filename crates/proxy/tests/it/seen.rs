@@ -1,8 +1,10 @@
 //! What others can see of requests: lines of the access log, and spans of traces.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
+use landfall_api::landfall::{FixedResponseAction, RouteAction, RouteMatch, Timeouts};
 use landfall_proxy::{AccessLog, Collect, Config, LogTo};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -34,14 +36,7 @@ async fn every_line_of_the_access_log_says_why() {
     let rig = Rig::with_config(&[backend.address], config(AccessLog::Errors));
     get(rig.address(), "a", "/not-written").await;
     rig.stop().await;
-    let lines = loop {
-        let text = std::fs::read_to_string(&file).unwrap();
-        if text.lines().count() >= 3 {
-            break text;
-        }
-        tokio::task::yield_now().await;
-    };
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = lines(&file, 3).await;
     let endpoint = backend.address.to_string();
     for (line, wanted) in lines.iter().zip([
         serde_json::json!({"method": "GET", "host": "shop.example", "path": "/a", "status": 200, "cluster": OWN,
@@ -56,6 +51,97 @@ async fn every_line_of_the_access_log_says_why() {
         assert!(line["tookMs"].is_number() && line["time"].as_str().unwrap().ends_with('Z'), "{line}");
     }
     assert_eq!(lines.len(), 3, "what went well is not among the errors");
+}
+
+/// The lines of an access log, as soon as there are so many.
+async fn lines(file: &Path, many: usize) -> Vec<Value> {
+    loop {
+        let text = std::fs::read_to_string(file).unwrap();
+        if text.lines().count() >= many {
+            return text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// An answer that broke off had begun with 200, and was no error to the log.
+#[tokio::test]
+async fn answers_that_break_off_and_those_that_never_come_are_errors_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("access.log");
+    let short = backend::bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi", false).await;
+    let silent = backend::bytes(b"", true).await;
+    let to = LogTo::File(file.clone());
+    let config = Config { access_log: AccessLog::Errors, access_log_to: to, ..Config::default() };
+    let mut rig = Rig::with_config(&[short], config);
+    rig.route("slow", "slow", "/", RouteMatch::Prefix, "slow");
+    rig.serve("slow", &[silent], |plan| {
+        plan.timeouts = Some(Timeouts { idle_ms: Some(300), ..Timeouts::default() });
+    });
+    rig.follow();
+    let at = rig.address();
+    assert!(ask(at, "GET /get HTTP/1.1\r\nhost: a\r\n\r\n").await.is_none());
+    assert!(ask(at, "POST /post HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").await.is_none());
+    assert_eq!(get(at, "slow", "/wait").await.status, 504);
+    let broke_off = "the answer broke off: the sender is gone";
+    let mut got: Vec<String> = Vec::new();
+    for line in lines(&file, 3).await {
+        got.push(format!("{} {} {}", line["path"], line["status"], line["fault"]));
+    }
+    got.sort();
+    assert_eq!(
+        got,
+        [
+            format!("\"/get\" 200 \"{broke_off}\""),
+            format!("\"/post\" 200 \"{broke_off}\""),
+            "\"/wait\" 504 \"no answer in time\"".to_owned(),
+        ]
+    );
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn answers_of_our_own_are_written_down_and_counted() {
+    let (dir, backend) = (tempfile::tempdir().unwrap(), Backend::new("one").await);
+    let file = dir.path().join("access.log");
+    let to = LogTo::File(file.clone());
+    let config = Config { access_log: AccessLog::Sampled(1), access_log_to: to, ..Config::default() };
+    let mut rig = Rig::with_config(&[backend.address], config);
+    rig.world.routes.clear();
+    let fixed = FixedResponseAction { status_code: 418, ..FixedResponseAction::default() };
+    let fixed = RouteAction { fixed_response: Some(fixed), ..RouteAction::default() };
+    rig.act("tea", "a", "/tea", RouteMatch::Prefix, fixed);
+    let gone = RouteAction { unavailable: Some("it has no port".to_owned()), ..RouteAction::default() };
+    rig.act("gone", "a", "/gone", RouteMatch::Prefix, gone);
+    rig.follow();
+    let at = rig.address();
+    for (path, status) in [("/tea", 418), ("/gone", 503), ("/lost", 404), ("/%zz", 400)] {
+        assert_eq!(get(at, "a", path).await.status, status);
+    }
+    let mut got = Vec::new();
+    for line in lines(&file, 4).await {
+        got.push(format!("{} {} {} {}", line["path"], line["status"], line["route"], line["fault"]));
+    }
+    assert_eq!(
+        got,
+        [
+            "\"/tea\" 418 \"shop/tea\" null",
+            "\"/gone\" 503 \"shop/gone\" \"it has no port\"",
+            "\"/lost\" 404 null \"no route leads there\"",
+            "\"/%zz\" 400 null \"that is no path\"",
+        ]
+    );
+    let counted = rig.registry.render();
+    for row in [
+        "requests_total{route=\"shop/tea\",service=\"\",cluster=\"\",code=\"4xx\"} 1",
+        "requests_total{route=\"shop/gone\",service=\"\",cluster=\"\",code=\"5xx\"} 1",
+        "requests_total{route=\"\",service=\"\",cluster=\"\",code=\"4xx\"} 2",
+        "landfall_proxy_unmatched_total 1",
+        "landfall_proxy_refused_total 1",
+    ] {
+        assert!(counted.contains(row), "{row} in {counted}");
+    }
+    rig.stop().await;
 }
 
 /// A collector of traces: what it is sent, as it is.
