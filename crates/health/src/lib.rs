@@ -20,5 +20,5 @@ pub mod prober;
 
 pub use check::{Check, Protocol};
 pub use opinion::{Opinion, Outcome};
-pub use probe::{Bridge, Door, Point, Road, Shut, Source, Stream};
+pub use probe::{Admits, Bridge, Door, Point, Road, Shut, Source, Stream};
 pub use prober::{Config, Prober, Target};

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::config::{Config, StartError};
 use crate::core::Core;
+use crate::guard::Guard;
 use crate::haproxy::{self, Ends};
 use crate::http::{ConnInfo, TlsInfo};
 use crate::l4::dial::Dialer;
@@ -42,12 +43,13 @@ impl Beside {
     pub(crate) fn new(
         config: &Config,
         table: Arc<ArcSwap<Table>>,
+        guard: &Arc<Guard>,
         registry: &Registry,
         tasks: &Tasks,
     ) -> Result<Self, StartError> {
         let link = Arc::new(Link::from_address(config.source));
         let seed = u64::try_from(clock::since_epoch().as_nanos()).unwrap_or(1);
-        let dialer = Dialer::new(Tunnels::new(link.clone(), tasks.clone()), seed);
+        let dialer = Dialer::new(Tunnels::new(link.clone(), tasks.clone()), guard.clone(), seed);
         let tls = tls::Config { group: config.group.clone(), ..config.tls.clone() };
         Ok(Self {
             tls: Tls::new(tls).map_err(StartError::Tls)?,

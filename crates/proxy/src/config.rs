@@ -29,8 +29,8 @@ pub struct Config {
     /// Places that are never a backend, whatever a user writes: the hub, the admin port. An address that is "any" stands for all
     /// of this machine.
     pub never: Vec<SocketAddr>,
-    /// Names that lead to such places: the hub's.
-    pub never_named: Vec<String>,
+    /// Names that lead to such places, with their ports: the hub's. They are looked up again and again.
+    pub never_named: Vec<(String, u16)>,
     /// Who vouches for buckets, PEM, beside those whom the system trusts.
     pub bucket_authorities_pem: Vec<u8>,
     /// Whether a bucket may stand on this machine. Only for tests and playgrounds.

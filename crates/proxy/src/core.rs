@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     /// TLS, the link between edges, and ports that are carried as they are.
     pub(crate) beside: Beside,
     /// What is never spoken to.
-    pub(crate) guard: Guard,
+    pub(crate) guard: Arc<Guard>,
     /// The proxy's clock begins here.
     pub(crate) began: Instant,
 }
@@ -110,7 +110,9 @@ pub(crate) struct Core {
 impl Shared {
     pub(crate) fn new(config: Config, registry: &Registry, tasks: &Tasks) -> Result<Self, StartError> {
         let table = Arc::new(ArcSwap::from_pointee(Table::default()));
-        let beside = Beside::new(&config, table.clone(), registry, tasks)?;
+        let guard = Arc::new(Guard::new(&config));
+        tasks.spawn_until_stop(guard.clone().follow());
+        let beside = Beside::new(&config, table.clone(), &guard, registry, tasks)?;
         let plan = |name: &str| Plan { id: 0, name: name.into(), hsts: None, proxy_header: false };
         Ok(Self {
             generation: AtomicU64::new(0),
@@ -123,7 +125,7 @@ impl Shared {
             beside,
             peer_plan: Arc::new(plan("peer")),
             no_plan: Arc::new(plan("")),
-            guard: Guard::new(&config),
+            guard,
             began: clock::instant(),
             config,
         })

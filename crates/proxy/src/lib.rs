@@ -45,5 +45,6 @@ mod upstream;
 pub mod world;
 
 pub use config::{AccessLog, Collect, CollectorError, Config, Limits, LogTo, StartError};
+pub use guard::Guard;
 pub use proxy::Proxy;
 pub use world::{Certificate, Endpoints, Key, World};

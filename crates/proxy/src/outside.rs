@@ -1,17 +1,12 @@
 //! Where buckets are: their names are looked up now and then, and what they lead to is looked at before anybody goes there. A
 //! request goes to an address that was looked at, so a name that means something else a moment later leads nowhere else.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use crate::core::Shared;
+use crate::guard::{LOOK_UP_EVERY, look_up};
 use crate::table::{Outside, Target};
 
-/// How often names are looked up, and how long that may take.
-const LOOK_UP_EVERY: Duration = Duration::from_secs(15);
-const LOOK_UP_MAX: Duration = Duration::from_secs(4);
 /// Addresses of one name that are used.
 const ADDRESSES_MAX: usize = 16;
 
@@ -35,16 +30,13 @@ async fn look(target: &Target, outside: &Outside, shared: &Shared) {
                 .lead(Err(format!("{} cannot be looked up: {error}", outside.host)), shared.now_ms());
         }
     };
-    let mut hub: Vec<IpAddr> = Vec::new();
-    for name in &shared.config.never_named {
-        if name.eq_ignore_ascii_case(&outside.host) {
-            return target.bar(format!("{} is the hub", outside.host), shared.now_ms());
-        }
-        hub.extend(look_up(name, 0).await.unwrap_or_default().iter().map(SocketAddr::ip));
+    if shared.guard.has_name(&outside.host) {
+        return target.bar(format!("{} is the hub", outside.host), shared.now_ms());
     }
+    shared.guard.look().await;
     let (mut addresses, mut why) = (Vec::new(), "it has no address");
     for at in found {
-        match shared.guard.admits_outside(at, &hub) {
+        match shared.guard.admits_outside(at) {
             Ok(()) if addresses.len() < ADDRESSES_MAX && !addresses.contains(&at) => addresses.push(at),
             Ok(()) => {}
             Err(wrong) => why = wrong,
@@ -56,9 +48,4 @@ async fn look(target: &Target, outside: &Outside, shared: &Shared) {
         addresses.sort_unstable();
         target.lead(Ok(addresses), shared.now_ms());
     }
-}
-
-async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let found = tokio::time::timeout(LOOK_UP_MAX, tokio::net::lookup_host((host, port)));
-    Ok(found.await.map_err(|_| io::ErrorKind::TimedOut)??.collect())
 }

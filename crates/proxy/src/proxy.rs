@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::config::{Config, StartError};
 use crate::core::{Phase, Shared};
+use crate::guard::Guard;
 use crate::l4::PortProblem;
 use crate::outside;
 use crate::peer::lookout::Lookout;
@@ -115,6 +116,11 @@ impl Proxy {
     /// Looks through other edges at their members' services.
     pub fn lookout(&self) -> Arc<Lookout> {
         self.shared.beside.lookout.clone()
+    }
+
+    /// Says what nobody may be led to, by whatever object.
+    pub fn guard(&self) -> Arc<Guard> {
+        self.shared.guard.clone()
     }
 
     /// What is wrong with the Secrets that routes name: the last good ones stay.

@@ -106,7 +106,12 @@ pub struct Source {
     pub road: Option<Arc<dyn Road>>,
     /// The way through other edges, if there is one.
     pub bridge: Option<Arc<dyn Bridge>>,
+    /// What may be spoken to; everything when nothing is said. Plans name addresses that users may have written.
+    pub guard: Option<Arc<Admits>>,
 }
+
+/// Whether an address may be spoken to.
+pub type Admits = dyn Fn(SocketAddr) -> bool + Send + Sync;
 
 /// A simulated way. On a real one lost packets keep a connection from coming about; on the loopback device nothing is lost, and
 /// the system connects whatever the simulation says: so it is asked before.
@@ -189,6 +194,9 @@ async fn drive<T>(ask: impl Future<Output = T>, connection: impl Future) -> T {
 /// Connects; the sentence says why that failed.
 pub(crate) async fn connect(point: &Point, source: &Source) -> Result<TcpStream, String> {
     let address = resolve(point).await?;
+    if source.guard.as_ref().is_some_and(|admits| !admits(address)) {
+        return Err("nobody may be led there".to_owned());
+    }
     if let Some(road) = &source.road {
         road.open(source.address, address.ip()).await;
     }

@@ -86,6 +86,21 @@ fn expect(said: &str, expected: &str) {
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello there";
 const AILING: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
 
+/// A load balancer's address that somebody wrote may be the hub's.
+#[tokio::test]
+async fn what_nobody_may_be_led_to_is_not_probed() {
+    let tasks = Tasks::default();
+    let point = server(&tasks, b"", None).await;
+    let never = point.port;
+    let guard: Arc<landfall_health::Admits> = Arc::new(move |at| at.port() != never);
+    let source = Source { guard: Some(guard), ..Source::default() };
+    let outcome = probe(&point, &Check::default(), &source).await;
+    assert!(!outcome.up && outcome.reason.contains("nobody may be led there"), "{outcome:?}");
+    assert!(connect_time(&point, &source, Duration::from_secs(5)).await.is_none());
+    assert!(probe(&point, &Check::default(), &Source::default()).await.up);
+    tasks.join().await;
+}
+
 #[tokio::test]
 async fn tcp_and_http() {
     let tasks = Tasks::default();

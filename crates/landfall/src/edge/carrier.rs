@@ -10,7 +10,7 @@ use landfall_api::landfall::ServiceLoad;
 use landfall_proxy::haproxy::Prefixes;
 use landfall_proxy::l4::Reserved;
 use landfall_proxy::peer::lookout::Lookout;
-use landfall_proxy::{AccessLog, Collect, LogTo, Proxy, World};
+use landfall_proxy::{AccessLog, Collect, Guard, LogTo, Proxy, World};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 
@@ -155,6 +155,11 @@ impl Carrier {
         self.proxy.lookout()
     }
 
+    /// Says what nobody may be led to.
+    pub(crate) fn guard(&self) -> Arc<Guard> {
+        self.proxy.guard()
+    }
+
     /// Shows this to other edges from now on.
     pub(crate) fn identify(&self, door: &Door, identity: &Identity) {
         let identity = landfall_proxy::peer::Identity {
@@ -194,11 +199,12 @@ impl Carrier {
 }
 
 /// Where the hub is, as far as its URL tells, and its name.
-fn hub(url: &str) -> (Option<SocketAddr>, Option<String>) {
+fn hub(url: &str) -> (Option<SocketAddr>, Option<(String, u16)>) {
     let Ok(url) = http::Uri::try_from(url) else { return (None, None) };
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let port = url.port_u16().unwrap_or(443);
     match host.parse::<IpAddr>() {
-        Ok(ip) => (Some(SocketAddr::new(ip, url.port_u16().unwrap_or(443))), None),
-        Err(_) => (None, Some(host.to_owned()).filter(|host| !host.is_empty())),
+        Ok(ip) => (Some(SocketAddr::new(ip, port)), None),
+        Err(_) => (None, Some((host.to_owned(), port)).filter(|(host, _)| !host.is_empty())),
     }
 }

@@ -141,13 +141,16 @@ impl Core {
         let seed =
             config.name.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
         let bridge = Bridge::new(carrier.lookout(), tasks.clone());
-        let source = Source { bridge: Some(Arc::new(bridge)), ..config.source.clone() };
+        let guard = carrier.guard();
+        let source = Source { guard: Some(Arc::new(move |at| guard.admits(at))), ..config.source.clone() };
+        let ruler = Ruler::new(source.clone(), tasks);
+        let source = Source { bridge: Some(Arc::new(bridge)), ..source };
         let prober = landfall_health::Config { source, seed };
         let began_ms = now_ms();
         Self {
             book: Book::open(&config.data_dir),
             prober: Prober::new(prober, &registry, tasks),
-            ruler: Ruler::new(config.source.clone(), tasks),
+            ruler,
             usage: Usage::new(),
             own: Own::default(),
             reach: Reach::new(Place {

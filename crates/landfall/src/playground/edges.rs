@@ -166,7 +166,7 @@ pub(super) fn config(home: &Path, site: &Site, token: &str, road: &Arc<dyn Road>
         access: Some(Access::Kubeconfig(home.join("kubeconfig"), Some(site.member.name().to_owned()))),
         service: None,
         keep_in: None,
-        source: Source { address: Some(own.into()), road: Some(road.clone()), bridge: None },
+        source: Source { address: Some(own.into()), road: Some(road.clone()), ..Source::default() },
         carriage: Carriage {
             http: vec![at(HTTP_PORT)],
             https: vec![at(HTTPS_PORT)],

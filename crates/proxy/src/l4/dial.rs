@@ -13,6 +13,7 @@ use landfall_runtime::clock;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpStream, UdpSocket};
 
+use crate::guard::Guard;
 use crate::haproxy::{self, Ends};
 use crate::peer::tunnel::{Tunnel, TunnelError, Tunnels};
 use crate::peer::wire::{Carries, Order};
@@ -26,6 +27,7 @@ const TRIES_PER_CLUSTER: usize = 2;
 /// Reaches endpoints.
 pub(crate) struct Dialer {
     tunnels: Tunnels,
+    pub(crate) guard: Arc<Guard>,
     luck: AtomicU64,
     /// The proxy's clock begins here, too, give or take a moment.
     began: std::time::Instant,
@@ -87,8 +89,8 @@ pub(crate) enum DialError {
 }
 
 impl Dialer {
-    pub(crate) fn new(tunnels: Tunnels, seed: u64) -> Self {
-        Self { tunnels, luck: AtomicU64::new(seed), began: clock::instant() }
+    pub(crate) fn new(tunnels: Tunnels, guard: Arc<Guard>, seed: u64) -> Self {
+        Self { tunnels, guard, luck: AtomicU64::new(seed), began: clock::instant() }
     }
 
     /// A stream to an endpoint.
@@ -114,6 +116,9 @@ impl Dialer {
     /// Tries one way.
     async fn attempt(&self, wanted: Wanted<'_>, reach: &Reach, carries: Carries) -> io::Result<Reached> {
         match (reach, carries) {
+            (Reach::Direct(address), _) if !self.guard.admits(*address) => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is nobody's backend"))
+            }
             (Reach::Direct(address), Carries::Stream | Carries::Look) => {
                 let mut stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;

@@ -204,11 +204,11 @@ impl Ports {
         };
         Self {
             connections: Arc::new(Semaphore::new(config.l4.connections.min(Semaphore::MAX_PERMITS))),
+            shown: Shown::new(&config.cluster, dialer.guard.clone()),
             dialer,
             tasks: tasks.clone(),
             meters,
             tally: Tally::default(),
-            shown: Shown::new(&config.cluster),
             table,
             group: config.group.clone(),
             drain: config.drain,

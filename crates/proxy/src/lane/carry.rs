@@ -175,6 +175,9 @@ impl Trip<'_> {
     }
 
     async fn connect(&self, address: std::net::SocketAddr) -> Result<TcpStream, Fault> {
+        if !self.core.shared.guard.admits(address) {
+            return Err(Fault::Connect);
+        }
         let wait = self.plain.local.service.times.connect;
         let stream = timed(self.core, wait, TcpStream::connect(address)).await;
         let stream = stream.ok_or(Fault::ConnectTimeout)?.map_err(|_| Fault::Connect)?;

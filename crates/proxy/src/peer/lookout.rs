@@ -23,6 +23,7 @@ use super::end::Look;
 use super::link::{ConnectError, Link};
 use super::tunnel::{TunnelError, Tunnels, refuse};
 use super::wire::{Carries, Order};
+use crate::guard::Guard;
 use crate::http::Body;
 use crate::l4::splice::splice;
 use crate::world::{Endpoints, Key, World};
@@ -83,6 +84,7 @@ impl Lookout {
 #[derive(Default)]
 pub(crate) struct Shown {
     cluster: String,
+    guard: Arc<Guard>,
     known: Mutex<(Plans, Services)>,
     turn: AtomicUsize,
 }
@@ -91,8 +93,8 @@ type Plans = OrdMap<Key, Arc<TrafficPlanSpec>>;
 type Services = OrdMap<Key, Arc<Endpoints>>;
 
 impl Shown {
-    pub(crate) fn new(cluster: &str) -> Self {
-        Self { cluster: cluster.to_owned(), ..Self::default() }
+    pub(crate) fn new(cluster: &str, guard: Arc<Guard>) -> Self {
+        Self { cluster: cluster.to_owned(), guard, ..Self::default() }
     }
 
     pub(crate) fn follow(&self, world: &World) {
@@ -119,7 +121,8 @@ impl Shown {
         request: Request<Incoming>,
         spawn: impl FnOnce(Look),
     ) -> Response<Body> {
-        let Some(endpoints) = self.endpoints(&order.service) else { return refuse(NOT_KNOWN) };
+        let Some(mut endpoints) = self.endpoints(&order.service) else { return refuse(NOT_KNOWN) };
+        endpoints.retain(|at| self.guard.admits(*at));
         if endpoints.is_empty() {
             return refuse("no endpoint is ready");
         }

@@ -284,7 +284,7 @@ const RETRIES_MAX: u32 = 10;
 fn own_ways(sources: &Sources<'_>, cluster: &PlanCluster, wanted: &RouteService) -> Vec<Reach> {
     if let Some(endpoints) = sources.endpoints {
         let ports = endpoints.get(&wanted.port_name);
-        let ports = ports.into_iter().flatten().filter(|at| sources.guard.admits(**at));
+        let ports = ports.into_iter().flatten().filter(|at| sources.guard.may_admit(**at));
         return ports.map(|at| Reach::Direct(*at)).collect();
     }
     let inner = cluster.cluster_ips.iter().filter(|ip| *ip != "None");
@@ -315,7 +315,7 @@ fn outer(sources: &Sources<'_>, cluster: &PlanCluster, wanted: &RouteService) ->
 fn direct(sources: &Sources<'_>, ip: &str, wanted: &RouteService) -> Option<Reach> {
     let ip: IpAddr = ip.parse().ok()?;
     let port = u16::try_from(wanted.port).ok()?;
-    Some(SocketAddr::new(ip, port)).filter(|at| sources.guard.admits(*at)).map(Reach::Direct)
+    Some(SocketAddr::new(ip, port)).filter(|at| sources.guard.may_admit(*at)).map(Reach::Direct)
 }
 
 fn times(plan: &TrafficPlanSpec) -> Times {

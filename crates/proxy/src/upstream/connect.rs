@@ -65,6 +65,7 @@ pub(crate) async fn connect(
 ) -> Result<Sender, Fault> {
     let made = async {
         match reach {
+            Reach::Direct(address) if !core.shared.guard.admits(*address) => Err(Fault::Connect),
             Reach::Direct(address) => {
                 let mut stream = TcpStream::connect(address).await.map_err(|_| Fault::Connect)?;
                 let _ = stream.set_nodelay(true);

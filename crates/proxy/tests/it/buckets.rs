@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use landfall_api::landfall::{BucketBackend, RouteAction, RouteMatch};
+use landfall_api::landfall::{BucketBackend, RouteAction, RouteMatch, RouteOptions};
 use landfall_proxy::Config;
 use landfall_runtime::tasks::Tasks;
 use rustls::crypto::aws_lc_rs;
@@ -12,10 +13,11 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::Rig;
+use crate::ports::{dial, free_port, ports, route, talk};
 use crate::support::backend::Backend;
 use crate::support::certs::Authority;
 use crate::support::raw::{ask, get};
+use crate::support::{Rig, key, port_of};
 
 fn rig(url: &str, host: Option<&str>, config: Config) -> Rig {
     let mut rig = Rig::new(config);
@@ -70,7 +72,7 @@ async fn a_bucket_is_never_this_machine_the_hub_or_metadata() {
     let port = bucket.address.port();
     let admin = Config { never: vec![bucket.address], ..local() };
     let admin_anywhere = Config { never: vec![([0, 0, 0, 0], port).into()], ..local() };
-    let hub = Config { never_named: vec!["localhost".to_owned()], ..local() };
+    let hub = Config { never_named: vec![("localhost".to_owned(), 6443)], ..local() };
     for (url, config) in [
         (format!("http://127.0.0.1:{port}"), Config::default()),
         (format!("http://localhost:{port}"), Config::default()),
@@ -93,6 +95,25 @@ async fn a_bucket_is_never_this_machine_the_hub_or_metadata() {
         rig.stop().await;
     }
     assert_eq!(bucket.requests(), 0);
+}
+
+/// Somebody's EndpointSlice has the hub's address, and the edge knows the hub by its name.
+#[tokio::test]
+async fn an_endpoint_is_never_where_the_hubs_name_leads() {
+    let (hub, port) = (Backend::new("hub").await, free_port().await);
+    let named = vec![("localhost".to_owned(), hub.address.port())];
+    let config = Config { never_named: named, l4: ports(), ..Config::default() };
+    let mut rig = Rig::with_config(&[hub.address], config);
+    rig.world.routes.insert(key("tcp"), route(port, "TCP", port_of("web"), RouteOptions::default()));
+    rig.follow();
+    for _ in 0..10 {
+        let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(ask(rig.address(), request).await.unwrap().status, 502);
+        assert_eq!(get(rig.address(), "a", "/").await.status, 502);
+        assert_eq!(talk(dial(port).await, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await, "");
+    }
+    assert_eq!(hub.connections.load(Ordering::Relaxed), 0);
+    rig.stop().await;
 }
 
 /// A server over TLS with a certificate for a name.
