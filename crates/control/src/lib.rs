@@ -26,6 +26,7 @@ pub mod groups;
 pub mod hub;
 pub mod kinds;
 pub mod lane;
+mod lean;
 pub mod member;
 pub mod membership;
 pub mod metrics;

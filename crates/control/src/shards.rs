@@ -21,6 +21,7 @@ use crate::brake::Answered;
 use crate::client::{Ask, Trouble, ask, ask_json};
 use crate::federation::{Federation, now_ms};
 use crate::kinds::Row;
+use crate::lean::Lean;
 use crate::member::Member;
 use crate::pods;
 use crate::propagation::TEMPLATE_ANNOTATION;
@@ -235,7 +236,7 @@ impl Place<'_> {
         let request = Ask::with(Method::PATCH, &path, "application/apply-patch+yaml", &body);
         self.federation.metrics.writes.inc();
         let (status, answer) = ask(self.client, request, TIMEOUT).await?;
-        let object: Value = serde_json::from_slice(&answer)
+        let Lean(object) = serde_json::from_slice(&answer)
             .map_err(|error| Trouble::Failed(format!("the answer is not JSON: {error}")))?;
         let residue = propagation::drift(&apply.shard, &object);
         let seen = self.keep(object);

@@ -169,6 +169,11 @@ impl Shelf {
         self.objects.read().get(key).cloned()
     }
 
+    /// Whether this version of an object is there.
+    pub fn has(&self, key: &Key, version: &str) -> bool {
+        self.objects.read().get(key).is_some_and(|there| &*there.version == version)
+    }
+
     /// All keys.
     pub fn keys(&self) -> Vec<Key> {
         self.objects.read().keys().cloned().collect()

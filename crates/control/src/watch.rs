@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::kinds::Row;
+use crate::lean::Lean;
 use crate::shelf::{Key, Seen, Shelf};
 
 /// What a watch saw.
@@ -32,7 +33,7 @@ struct Arrived {
 
 impl<'de> Deserialize<'de> for Arrived {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
+        let Lean(value) = Lean::deserialize(deserializer)?;
         let text = |key: &str| value.get("metadata")?.get(key)?.as_str().map(str::to_owned);
         let metadata = ObjectMeta {
             name: text("name"),
@@ -127,10 +128,16 @@ fn take(
         let key = shelf.key(&arrived.value)?;
         Some((key, Arc::new(Seen::new(row, arrived.value))))
     };
+    // The answer to our own write has mostly told it already.
+    let told = |arrived: &Arrived| {
+        let version = arrived.metadata.resource_version.as_deref();
+        version.zip(shelf.key(&arrived.value)).is_some_and(|(version, key)| shelf.has(&key, version))
+    };
     match event {
         watcher::Event::Init => listed.clear(),
         watcher::Event::InitApply(arrived) => listed.extend(kept(arrived)),
         watcher::Event::InitDone => tell(Change::Synced(shelf.replace(std::mem::take(listed)))),
+        watcher::Event::Apply(arrived) if told(&arrived) => {}
         watcher::Event::Apply(arrived) => {
             if let Some((key, seen)) = kept(arrived)
                 && shelf.put(&key, seen)
