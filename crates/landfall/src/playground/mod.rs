@@ -171,12 +171,13 @@ fn next(home: &Home, world: &World, options: &PlaygroundOptions, took: std::time
         format!(
             "  export KUBECONFIG={kubeconfig}
   kubectl get clusters
-  kubectl --context {first} create deployment web --image=echo --replicas=3
-  kubectl --context {first} expose deployment web --port=8080 --type=LoadBalancer
-  curl http://$(kubectl --context {first} get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}'):8080
+  kubectl create deployment web --image=echo --replicas=6
+  kubectl expose deployment web --port=8080 --type=LoadBalancer
+  kubectl --context {first} get pods,services{asked}
   {own} playground fault kill {first}",
             kubeconfig = kubeconfig.display(),
             own = own_name(),
+            asked = asked(world, options),
         )
     } else {
         format!(
@@ -188,22 +189,19 @@ fn next(home: &Home, world: &World, options: &PlaygroundOptions, took: std::time
             own = own_name(),
         )
     };
-    ready + &commands + &names(world, options)
+    ready + &commands
 }
 
-/// What to ask an edge for.
-fn names(world: &World, options: &PlaygroundOptions) -> String {
+/// What to ask an edge for: a name, and a page.
+fn asked(world: &World, options: &PlaygroundOptions) -> String {
     let (domain, silent) = (&options.domain, options.no_edges || options.domain.is_empty());
     let Some(site) = world.sites().first().filter(|_| !silent) else { return String::new() };
-    let (at, port) = (edges::address(site), edges::DNS_PORT);
+    let (at, dns, http) = (edges::address(site), edges::DNS_PORT, edges::HTTP_PORT);
     format!(
         "
-
-Services of the federation have names, which the edge of every cluster answers; after `kubectl create` and `kubectl expose`
-without a --context, ask the one of {first}:
-
-  dig +noall +answer @{at} -p {port} web.default.federation.{domain}",
-        first = site.member.name()
+  kubectl create ingress web --rule='web.{domain}/*=web:8080'
+  dig +noall +answer @{at} -p {dns} web.default.federation.{domain}
+  curl -H 'Host: web.{domain}' http://{at}:{http}/"
     )
 }
 
