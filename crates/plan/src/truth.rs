@@ -7,6 +7,9 @@
 //!   us-east: Propagated, generation 3, 2 of 2 ready
 //! ```
 //!
+//! An object that cannot be understood says so in a line before those of its clusters, which stay as they are:
+//! `Invalid: annotation landfall.dev/overrides: …`. It is how kinds without conditions tell, and how it is known what was told.
+//!
 //! People read it in `kubectl describe`; a new leader reads it to know what clusters have that do not answer now.
 
 use std::fmt::{self, Display, Write as _};
@@ -22,6 +25,9 @@ pub const CONDITION: &str = "Propagated";
 
 /// Most clusters that a message names.
 const NAMED_MAX: usize = 3;
+
+/// Begins the line about an object that cannot be understood. No cluster has such a name.
+const MISTAKE: &str = "Invalid: ";
 
 /// The longest reason that is told: all lines together must fit into an annotation.
 const WHY_CHARS_MAX: usize = 300;
@@ -103,28 +109,39 @@ impl Display for Line {
             write!(f, ", {ready} of {wanted} ready")?;
         }
         match &self.why {
-            Some(why) => {
-                let short: String = why.chars().take(WHY_CHARS_MAX).collect();
-                let more = if short.len() < why.len() { "…" } else { "" };
-                write!(f, " ({}{more})", short.replace(['\n', '\r'], " "))
-            }
+            Some(why) => write!(f, " ({})", short(why)),
             None => Ok(()),
         }
     }
 }
 
-/// The annotation's text.
-pub fn write(lines: &[Line]) -> String {
+/// As much of a reason as is told, on one line.
+fn short(why: &str) -> String {
+    let short: String = why.chars().take(WHY_CHARS_MAX).collect();
+    let more = if short.len() < why.len() { "…" } else { "" };
+    format!("{}{more}", short.replace(['\n', '\r'], " "))
+}
+
+/// The annotation's text: what is wrong with the object, if anything is, and its clusters.
+pub fn write(mistake: Option<&str>, lines: &[Line]) -> String {
     let mut text = String::new();
+    if let Some(why) = mistake {
+        let _ = writeln!(text, "{MISTAKE}{}", short(why));
+    }
     for line in lines {
         let _ = writeln!(text, "{line}");
     }
     text.trim_end().to_owned()
 }
 
+/// What an annotation says to be wrong with the object itself.
+pub fn mistake(text: &str) -> Option<&str> {
+    text.lines().next()?.strip_prefix(MISTAKE)
+}
+
 /// Reads an annotation; lines that make no sense are left out.
 pub fn read(text: &str) -> Vec<Line> {
-    text.lines().filter_map(read_line).collect()
+    text.lines().filter(|line| !line.starts_with(MISTAKE)).filter_map(read_line).collect()
 }
 
 fn read_line(line: &str) -> Option<Line> {
@@ -189,9 +206,18 @@ mod tests {
                     eu-west: Owed, generation 3, 1 of 2 ready (Offline: later)\n\
                     us-east: Propagated";
         let lines = read(text);
-        assert_eq!(write(&lines), text);
+        assert_eq!(write(None, &lines), text);
         assert_eq!(lines.get(1).and_then(|line| line.count), Some(Count { ready: 1, wanted: 2 }));
         assert_eq!(read("nonsense\n: \na: Flying\nb: Owed, generation x"), []);
+    }
+
+    #[test]
+    fn a_mistake_is_a_line_before_the_clusters_and_none_of_them() {
+        let lines = read("us-east: Propagated, generation 3");
+        let text = write(Some("Propagated: no\nsuch thing"), &lines);
+        assert_eq!(text, "Invalid: Propagated: no such thing\nus-east: Propagated, generation 3");
+        assert_eq!(read(&text), lines);
+        assert_eq!((mistake(&text), mistake("a: Owed")), (Some("Propagated: no such thing"), None));
     }
 
     #[test]

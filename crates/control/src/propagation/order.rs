@@ -71,7 +71,9 @@ fn secret(federation: &Arc<Federation>, key: &Key, name: &str) -> Option<Needed>
     let told = object
         .pointer("/metadata/annotations")
         .and_then(|all| all.get(truth::ANNOTATION))
-        .and_then(Value::as_str);
+        .and_then(Value::as_str)
+        // What a Secret with a mistake is meant for is not known until it is mended.
+        .filter(|text| truth::mistake(text).is_none());
     let meant = told.map(|text| truth::read(text).into_iter().map(|line| line.cluster).collect());
     kinds::eligible(&row, &object).then_some(Needed { key: secret, meant })
 }

@@ -62,7 +62,10 @@ pub(super) fn tell(
     }
     federation.patience.reset(key);
     let mut update = Update::default();
-    let text = truth::write(&lines);
+    let mistake = rulings.as_ref().err().map(|mistake| mistake.0.as_str());
+    let text = truth::write(mistake, &lines);
+    // A mistake that stands there was told when it was written.
+    let told = mistake.is_some() && before.and_then(truth::mistake) == truth::mistake(&text);
     if before != Some(text.as_str()) {
         update.annotations.push((truth::ANNOTATION, text));
     }
@@ -70,21 +73,11 @@ pub(super) fn tell(
     if status.as_ref() != object.get("status").filter(|status| !status.is_null()) && status.is_some() {
         update.status = status;
     }
-    update.events = happenings(&known, &lines, rulings);
-    update.events.extend(sights.iter().filter_map(|sight| healed(key, sight)));
-    if let Err(mistake) = rulings
-        && said(object) == Some(mistake.0.as_str())
-    {
-        update.events.clear();
+    if !told {
+        update.events = happenings(&known, &lines, rulings);
     }
+    update.events.extend(sights.iter().filter_map(|sight| healed(key, sight)));
     Writer::submit(federation, key, update);
-}
-
-/// The message of the condition that stands there.
-fn said(object: &Value) -> Option<&str> {
-    let conditions = object.pointer("/status/conditions")?.as_array()?;
-    let own = conditions.iter().find(|c| c.get("type").and_then(Value::as_str) == Some(truth::CONDITION))?;
-    own.get("message")?.as_str()
 }
 
 fn lines(row: &Row, object: &Value, sights: &[Sight], rulings: &[Ruling]) -> Vec<Line> {

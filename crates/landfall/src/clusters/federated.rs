@@ -58,7 +58,12 @@ pub(super) fn lines(kind: &Row, object: &Value) -> Vec<Line> {
         replicas: line.count.map_or(0, |count| count.wanted.max(count.ready)),
         why: line.why.unwrap_or_default(),
     };
-    let lines: Vec<Line> = truth::read(written).into_iter().map(line).collect();
+    let mistake = truth::mistake(written).map(|why| Line {
+        state: truth::State::Failed.word(),
+        why: why.to_owned(),
+        ..unseen(title.clone())
+    });
+    let lines: Vec<Line> = mistake.into_iter().chain(truth::read(written).into_iter().map(line)).collect();
     if lines.is_empty() {
         vec![Line { why: "no cluster is selected".into(), ..unseen(title) }]
     } else {

@@ -1,6 +1,7 @@
 //! Members that are hard to work with: busy, broken, slow, locked, old, stubborn; and the others, who must not notice.
 
 mod member;
+mod told;
 mod world;
 
 use std::sync::Arc;
@@ -199,7 +200,11 @@ async fn what_admission_refuses_runs_elsewhere_until_it_is_taken() {
             (refused, told.contains("RefusedHeld: 0 of the 2"), world.propagated(WEB).await)
         })
         .await;
-    assert!(world.events("FailedInCluster").await.iter().any(|message| message.contains("not here")));
+    world
+        .becomes("an Event", &true, async |world| {
+            world.events("FailedInCluster").await.iter().any(|message| message.contains("not here"))
+        })
+        .await;
     world.member("b").is(Mood::Well);
     world.becomes("it is back", &[2, 2, 2], async |world| replicas(world)).await;
     world.becomes("well", &"True Propagated".to_owned(), async |world| world.propagated(WEB).await).await;
@@ -360,7 +365,11 @@ async fn a_fight_over_a_field_ends_in_patience() {
             (contested && told.contains("last by \"rival\""), world.propagated(WEB).await)
         })
         .await;
-    assert!(world.events("FailedInCluster").await.iter().any(|message| message.contains("Contested")));
+    world
+        .becomes("an Event", &true, async |world| {
+            world.events("FailedInCluster").await.iter().any(|message| message.contains("Contested"))
+        })
+        .await;
     world.member("b").writes();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let writes = world.member("b").writes();
