@@ -94,7 +94,8 @@ impl Writer {
 async fn write(federation: &Arc<Federation>, key: &Key, update: Update) -> Result<(), Trouble> {
     let client = &federation.writer.client;
     for (cluster, debt) in &update.debts {
-        debts::write(client, &federation.kinds, cluster, key, debt.as_ref()).await?;
+        let known = (&federation.debts, &federation.kinds);
+        debts::write(client, known, cluster, key, debt.as_ref()).await?;
     }
     let row = federation.kinds.get(key.kind);
     let path = row.path(&key.namespace, &key.name);

@@ -373,7 +373,7 @@ async fn leave(federation: &Arc<Federation>, member: &Arc<Member>, cluster: &Clu
         federation.look_at_everything();
         return;
     }
-    if debts::forgive(&federation.client, &member.name).await.is_err() {
+    if debts::forgive(&federation.client, &federation.debts, &member.name).await.is_err() {
         return;
     }
     let finalizers = cluster.metadata.finalizers.iter().flatten();

@@ -8,7 +8,7 @@ use landfall_api::landfall::SYSTEM_NAMESPACE;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::debts::Debts;
+use crate::debts::Book;
 use crate::federation::{Federation, cluster_row};
 use crate::groups;
 use crate::kinds::{DEFINITIONS, KindId, Row};
@@ -106,8 +106,8 @@ fn reload_debts(federation: &Arc<Federation>) {
     let Some(row) = federation.kinds.find("", "ConfigMap") else { return };
     let shelf = federation.shelf(row.id);
     for key in shelf.keys() {
-        let (Some(cluster), Some(seen)) = (Debts::cluster_of(&key), shelf.get(&key)) else { continue };
-        federation.debts.load(cluster, Some(&seen.value()), &federation.kinds);
+        let (Some(book), Some(seen)) = (Book::of(&key), shelf.get(&key)) else { continue };
+        federation.debts.load(&book, Some(&seen.value()), &federation.kinds);
     }
 }
 
@@ -118,9 +118,9 @@ fn changed(federation: &Arc<Federation>, row: &Row, key: &Key) {
     groups::changed(federation, row);
     match (row.group.as_str(), row.kind.as_str()) {
         ("", "ConfigMap") => {
-            if let Some(cluster) = Debts::cluster_of(key) {
+            if let Some(book) = Book::of(key) {
                 let map = federation.shelf(row.id).get(key).map(|seen| seen.value());
-                federation.queue.push_all(federation.debts.load(cluster, map.as_ref(), &federation.kinds));
+                federation.queue.push_all(federation.debts.load(&book, map.as_ref(), &federation.kinds));
             }
         }
         ("", "Secret") if &*key.namespace == SYSTEM_NAMESPACE => {
