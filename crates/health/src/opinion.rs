@@ -36,6 +36,8 @@ pub struct Opinion {
     pub reason: String,
     /// How long the last probe took, in milliseconds.
     pub latency_ms: f64,
+    /// It has been thought to be up at least once.
+    pub seen_up: bool,
     /// So many outcomes in a row speak against it, or, before there is one, for the same.
     streak: u32,
     /// What the last outcome was.
@@ -60,6 +62,7 @@ impl Opinion {
             next.up = Some(outcome.up);
             next.since_ms = now_ms;
             next.reason.clone_from(&outcome.reason);
+            next.seen_up |= outcome.up;
         }
         next
     }

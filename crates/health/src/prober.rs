@@ -14,15 +14,19 @@ use landfall_runtime::clock;
 use landfall_runtime::metrics::{Counter, Histogram, Registry};
 use landfall_runtime::tasks::Tasks;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::check::Check;
 use crate::opinion::{Opinion, Outcome};
 use crate::probe::{Door, Point, Source, probe, probe_through};
 
-/// Probes at once, of all targets together.
-const TOGETHER_MAX: usize = 256;
+/// Probes at once, of all targets together that were well when they were last looked at. Those that were not have as many
+/// places of their own: a probe that nobody answers holds its place until its time is over, and a lost cluster must keep nobody
+/// waiting. With the usual check, so many silent targets are probed once a second.
+const TOGETHER_MAX: usize = 2_048;
+/// Of the files that this process may open, probes take one in so many.
+const FILES_PART: u64 = 4;
 /// Points of one target that are looked at in one round; the next round begins with the next ones.
 const POINTS_MAX: usize = 4;
 /// The same for doors, which lead to the same place.
@@ -66,7 +70,10 @@ struct Shared {
     opinions: Mutex<BTreeMap<String, Opinion>>,
     /// Rises with every opinion that says something else than before.
     changes: watch::Sender<u64>,
+    /// Places for probes of what was well.
     room: Semaphore,
+    /// Places for probes of what was not.
+    room_ill: Semaphore,
     well: Arc<Counter>,
     ill: Arc<Counter>,
     took: Arc<Histogram>,
@@ -75,13 +82,16 @@ struct Shared {
 impl Prober {
     /// A prober of nothing.
     pub fn new(config: Config, registry: &Registry, tasks: &Tasks) -> Self {
+        let files = usize::try_from(landfall_runtime::files::open_max() / FILES_PART / 2);
+        let together = files.unwrap_or(TOGETHER_MAX).clamp(1, TOGETHER_MAX);
         let probes = "landfall_health_probes_total";
         let help = "Probes made.";
         let shared = Shared {
             config,
             opinions: Mutex::default(),
             changes: watch::Sender::new(0),
-            room: Semaphore::new(TOGETHER_MAX),
+            room: Semaphore::new(together),
+            room_ill: Semaphore::new(together),
             well: registry.counter(probes, help, "outcome=\"up\""),
             ill: registry.counter(probes, help, "outcome=\"down\""),
             took: registry.histogram("landfall_health_probe_seconds", "How long probes took.", ""),
@@ -135,10 +145,18 @@ impl Prober {
     }
 }
 
+impl Shared {
+    /// Waits for a place among those that are as well or as ill.
+    async fn place(&self, ill: bool) -> Option<SemaphorePermit<'_>> {
+        let room = if ill { &self.room_ill } else { &self.room };
+        room.acquire().await.ok()
+    }
+}
+
 /// Probes one target until nobody wants it any more.
 async fn run(shared: Arc<Shared>, mut wanted: watch::Receiver<Arc<Target>>) {
     let mut luck = Luck(shared.config.seed ^ fold(&wanted.borrow().name));
-    let (mut round, mut silent) = (0_usize, 0_u32);
+    let (mut round, mut silent, mut ill) = (0_usize, 0_u32, false);
     // Not all at once at the start.
     let first = wanted.borrow().check.interval.mul_f64(luck.part());
     let mut due = Instant::now() + first;
@@ -152,10 +170,11 @@ async fn run(shared: Arc<Shared>, mut wanted: watch::Receiver<Arc<Target>>) {
         }
         let (target, began) = (wanted.borrow_and_update().clone(), Instant::now());
         let outcome = tokio::select! {
-            outcome = look(&shared, &target, round) => outcome,
+            outcome = look((&shared, ill), &target, round) => outcome,
             gone = gone(&mut wanted) => return gone,
         };
         round = round.wrapping_add(1);
+        ill = outcome.as_ref().is_some_and(|outcome| !outcome.up);
         silent = if outcome.is_none() { silent.saturating_add(1) } else { 0 };
         if silent == target.check.down_threshold {
             // What nothing is seen of any more has no opinion.
@@ -174,7 +193,7 @@ async fn gone(wanted: &mut watch::Receiver<Arc<Target>>) {
 }
 
 /// One look at a target: up where any of its points is. None when it has no points, and nobody knows why.
-async fn look(shared: &Shared, target: &Target, round: usize) -> Option<Outcome> {
+async fn look(whose: Whose<'_>, target: &Target, round: usize) -> Option<Outcome> {
     if let Some(reason) = &target.down {
         return Some(Outcome::down(reason.as_str(), 0.0));
     }
@@ -184,10 +203,10 @@ async fn look(shared: &Shared, target: &Target, round: usize) -> Option<Outcome>
         .checked_rem(count)?;
     let mut last = None;
     if target.points.is_empty() {
-        return look_through(shared, target, first).await;
+        return look_through(whose, target, first).await;
     }
     let points = target.points.iter().cycle().skip(first).take(count.min(POINTS_MAX));
-    let mut looks: FuturesUnordered<_> = points.map(|point| one(shared, point, &target.check)).collect();
+    let mut looks: FuturesUnordered<_> = points.map(|point| one(whose, point, &target.check)).collect();
     while let Some(outcome) = looks.next().await {
         if outcome.up {
             return Some(outcome);
@@ -198,10 +217,10 @@ async fn look(shared: &Shared, target: &Target, round: usize) -> Option<Outcome>
 }
 
 /// One look at a target through its doors, from one of them on.
-async fn look_through(shared: &Shared, target: &Target, first: usize) -> Option<Outcome> {
+async fn look_through(whose: Whose<'_>, target: &Target, first: usize) -> Option<Outcome> {
     let mut looks: FuturesUnordered<BoxFuture<'_, Option<Outcome>>> = FuturesUnordered::new();
     for door in target.doors.iter().cycle().skip(first).take(target.doors.len().min(DOORS_MAX)) {
-        looks.push(through(shared, door, &target.check).boxed());
+        looks.push(through(whose, door, &target.check).boxed());
     }
     let mut last = None;
     while let Some(seen) = looks.next().await {
@@ -213,15 +232,18 @@ async fn look_through(shared: &Shared, target: &Target, first: usize) -> Option<
     last
 }
 
-async fn one(shared: &Shared, point: &Point, check: &Check) -> Outcome {
-    let _room = shared.room.acquire().await;
+/// A probe's prober, and whether its target was ill when it was last looked at.
+type Whose<'a> = (&'a Shared, bool);
+
+async fn one((shared, ill): Whose<'_>, point: &Point, check: &Check) -> Outcome {
+    let _place = shared.place(ill).await;
     let outcome = probe(point, check, &shared.config.source).await;
     count(shared, &outcome);
     outcome
 }
 
-async fn through(shared: &Shared, door: &Door, check: &Check) -> Option<Outcome> {
-    let _room = shared.room.acquire().await;
+async fn through((shared, ill): Whose<'_>, door: &Door, check: &Check) -> Option<Outcome> {
+    let _place = shared.place(ill).await;
     let outcome = probe_through(door, check, &shared.config.source).await?;
     count(shared, &outcome);
     Some(outcome)

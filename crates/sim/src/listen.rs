@@ -10,14 +10,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{LazyLock, OnceLock};
 
 use parking_lot::RwLock;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
-
-/// How many open files are enough for everything.
-const FILES_ENOUGH: u64 = 1 << 20;
 
 /// Ports below are for root alone, unless the system says otherwise.
 const LOW_PORTS_END: u16 = 1024;
@@ -84,17 +80,6 @@ fn low_ports_are_ours() -> bool {
         let tried = std::net::TcpListener::bind(TRIAL);
         !tried.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     })
-}
-
-/// Allows this process as many open files as the system lets it have; how many that is.
-pub fn raise_open_files() -> u64 {
-    let now = getrlimit(Resource::Nofile);
-    let wanted = now.maximum.unwrap_or(FILES_ENOUGH).min(FILES_ENOUGH);
-    let limit = Rlimit { current: Some(wanted), maximum: now.maximum };
-    match setrlimit(Resource::Nofile, limit) {
-        Ok(()) => wanted,
-        Err(_) => now.current.unwrap_or(FILES_ENOUGH),
-    }
 }
 
 #[cfg(test)]

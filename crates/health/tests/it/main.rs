@@ -17,6 +17,7 @@ use landfall_sim::gate::Gate;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 /// A server that says the same to everybody, once they have said something.
@@ -262,6 +263,68 @@ async fn what_has_no_address_is_probed_through_others() {
         };
         tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("{edges:?}"));
     }
+    tasks.join().await;
+}
+
+/// Leads to nobody, and counts who waits there; what is well answers.
+struct Silent {
+    waiting: watch::Sender<usize>,
+    well: watch::Sender<usize>,
+}
+
+impl Bridge for Silent {
+    fn open<'a>(&'a self, door: &'a Door) -> BoxFuture<'a, Result<Stream, Shut>> {
+        async move {
+            if door.edge == "well" {
+                self.well.send_modify(|count| *count += 1);
+                return Ok(Stream::new(tokio::io::empty()));
+            }
+            self.waiting.send_modify(|count| *count += 1);
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+/// A cluster with a thousand services was lost: 256 probes at once, each silent for 800 ms, took eight seconds to see it, and the
+/// others' services waited behind them.
+#[tokio::test]
+async fn a_lost_cluster_with_many_services_keeps_no_probe_waiting() {
+    const MANY: usize = 1_500;
+    landfall_runtime::files::raise_open_max();
+    let tasks = Tasks::default();
+    let (waiting, well) = (watch::Sender::new(0), watch::Sender::new(0));
+    let (mut waits, mut answers) = (waiting.subscribe(), well.subscribe());
+    let source = Source { bridge: Some(Arc::new(Silent { waiting, well })), ..Source::default() };
+    let prober = Prober::new(Config { source, seed: 1 }, &Registry::default(), &tasks);
+    let target = |name: String, edge: &str, timeout_ms: i32| Target {
+        name,
+        points: Vec::new(),
+        doors: vec![Door {
+            edge: edge.into(),
+            address: "192.0.2.1:5".into(),
+            namespace: "shop".into(),
+            service: "web".into(),
+            port: 80,
+            port_name: String::new(),
+        }],
+        check: Check::new(&HealthCheck {
+            interval_ms: Some(100),
+            timeout_ms: Some(timeout_ms),
+            ..HealthCheck::default()
+        }),
+        down: None,
+    };
+    // Nobody's time is over while the test runs: whoever waits for a place waits for ever.
+    let silent = (0..MANY).map(|at| target(format!("silent-{at}"), "silent", 60_000));
+    prober.set(silent.chain([target("well".into(), "well", 60_000)]).collect());
+    let all = async {
+        waits.wait_for(|count| *count == MANY).await.unwrap();
+        // Also now that all of them wait.
+        let before = *answers.borrow_and_update();
+        answers.wait_for(|count| *count >= before + 3).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(40), all).await.expect("no probe waits for those of others");
     tasks.join().await;
 }
 

@@ -279,7 +279,7 @@ impl Core {
             self.vips.follow(&followed);
             let endpoints =
                 |namespace: &str, name: &str, port: &str| self.own.endpoints(namespace, name, port);
-            self.prober.set(targets::targets(&now, me, &endpoints));
+            self.prober.set(targets::targets(&now, me, sight.silent(), &endpoints));
             self.ruler.set(&targets::places(&now, me));
             tokio::time::sleep(LOOK_GAP).await;
             tokio::select! {

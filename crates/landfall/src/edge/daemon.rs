@@ -81,6 +81,8 @@ impl Edge {
 
 /// Starts an edge. It serves from what is on disk at once, and finds the hub in its own time.
 pub(crate) async fn start(config: Config) -> Result<Edge> {
+    // A probe, a client and an endpoint each take one.
+    landfall_runtime::files::raise_open_max();
     let mut dir = std::fs::DirBuilder::new();
     dir.recursive(true)
         .mode(0o700)

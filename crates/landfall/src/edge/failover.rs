@@ -1,6 +1,8 @@
 //! What an edge may decide alone: while the hub is silent, it leaves out what it sees to be down itself.
 //!
 //! - Only while the hub has been silent for [`SILENT_MS`]: what the hub says is what a majority says, and comes first.
+//! - What it does not vote on it looks at only then. It may never have reached it, although others do: that counts only if it has seen it up
+//!   before, or sees nothing up in the whole cluster.
 //! - Only what the hub last said to be up and this edge has since come to see down. What a majority has declared down stays
 //!   down, whatever this edge sees.
 //! - Only while this edge sees more than half of the clusters that it probes, its own among them. An edge that sees fewer is the one
@@ -17,7 +19,7 @@ use landfall_plan::quorum::{probed_port, target, target_cluster};
 pub(crate) const SILENT_MS: i64 = 10_000;
 
 /// What an edge sees.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sight<'a> {
     /// When the hub was last heard of, in milliseconds since 1970.
     pub(crate) heard_ms: i64,
@@ -25,7 +27,9 @@ pub(crate) struct Sight<'a> {
     pub(crate) now_ms: i64,
     /// What this edge thinks of its targets.
     pub(crate) opinions: &'a BTreeMap<String, Opinion>,
-    /// It sees most of the clusters that it probes.
+    /// Clusters in which it sees something up.
+    seen: BTreeSet<&'a str>,
+    /// These are most of the clusters that it probes.
     most: bool,
 }
 
@@ -37,13 +41,19 @@ impl<'a> Sight<'a> {
             let Some((cluster, up)) = target_cluster(name).zip(opinion.up) else { continue };
             *clusters.entry(cluster).or_default() |= up;
         }
-        let up = clusters.values().filter(|up| **up).count();
-        Self { heard_ms, now_ms, opinions, most: up * 2 > clusters.len() }
+        let seen: BTreeSet<&str> = clusters.iter().filter(|(_, up)| **up).map(|(name, _)| *name).collect();
+        let most = seen.len() * 2 > clusters.len();
+        Self { heard_ms, now_ms, opinions, seen, most }
+    }
+
+    /// Whether the hub has been silent for long.
+    pub(crate) const fn silent(&self) -> bool {
+        self.now_ms.saturating_sub(self.heard_ms) >= SILENT_MS
     }
 
     /// Whether the edge may decide anything at all.
     pub(crate) const fn may_decide(&self) -> bool {
-        self.most && self.now_ms.saturating_sub(self.heard_ms) >= SILENT_MS
+        self.most && self.silent()
     }
 }
 
@@ -59,10 +69,7 @@ pub(crate) fn adjust(
     }
     let port = probed_port(plan.health_check.as_ref(), &plan.ports)?;
     let opinion = |cluster: &str| {
-        sight
-            .opinions
-            .get(&target(cluster, namespace, name, port))
-            .and_then(|opinion| Some((opinion.up?, opinion.since_ms)))
+        sight.opinions.get(&target(cluster, namespace, name, port)).and_then(|seen| Some((seen.up?, seen)))
     };
     let up: BTreeSet<&str> = {
         let seen = plan.clusters.iter().filter(|cluster| cluster.verdict.up && !cluster.cordoned);
@@ -70,8 +77,10 @@ pub(crate) fn adjust(
             .filter(|name| opinion(name).is_some_and(|(up, _)| up))
             .collect()
     };
-    let down =
-        |cluster: &str| opinion(cluster).is_some_and(|(up, since_ms)| !up && since_ms > sight.heard_ms);
+    let lost = |cluster: &str, seen: &Opinion| {
+        seen.since_ms > sight.heard_ms && (seen.seen_up || !sight.seen.contains(cluster))
+    };
+    let down = |cluster: &str| opinion(cluster).is_some_and(|(up, seen)| !up && lost(cluster, seen));
     let mut adjusted = plan.clone();
     let mut changed = false;
     for vantage in &mut adjusted.vantages {
@@ -141,9 +150,20 @@ mod tests {
     }
 
     fn follow(plan: &TrafficPlanSpec, seen: &[(&str, bool, i64)], silent_ms: i64) -> Vec<String> {
+        follow_beside(plan, seen, &[], silent_ms)
+    }
+
+    /// The same where it sees other services up, too, each as cluster and name.
+    fn follow_beside(
+        plan: &TrafficPlanSpec,
+        seen: &[(&str, bool, i64)],
+        others: &[(&str, &str)],
+        silent_ms: i64,
+    ) -> Vec<String> {
         let opinions = seen
             .iter()
             .map(|(name, up, since)| (target(name, "ns", "web", 80), opinion(*up, *since)))
+            .chain(others.iter().map(|(name, other)| (target(name, "ns", other, 80), opinion(true, 1))))
             .collect();
         let sight = Sight::new(HEARD_MS, HEARD_MS + silent_ms, &opinions);
         let adjusted = adjust("ns", "web", plan, &sight);
@@ -167,6 +187,9 @@ mod tests {
         // It sees nothing else up, or knows nothing of it.
         check(&[("a", false, later), ("b", false, later), ("c", false, later)], 20_000, &all);
         check(&[("a", false, later)], 20_000, &all);
+        // It never reached this service, but others of the same cluster: the majority knows better.
+        let other = [("a", "other")];
+        assert_eq!(follow_beside(&both, &lost, &other, 20_000), all);
         // It sees less than most: it is the one that is cut off.
         check(&[("a", true, 1), ("b", false, later), ("c", false, later)], 20_000, &all);
         check(&[("a", false, later), ("b", true, 1)], 20_000, &all);

@@ -13,6 +13,8 @@ use super::book::Plans;
 const POINTS_MAX: usize = 64;
 /// The same for edges that lead to it.
 const DOORS_MAX: usize = 8;
+/// So many targets that others vote on are probed at most while the hub is silent.
+const BEYOND_MAX: usize = 4_096;
 /// So many points of a member are known at most for measuring how far it is.
 const PLACE_POINTS_MAX: usize = 8;
 
@@ -28,18 +30,21 @@ pub(crate) struct Me<'a> {
 /// The endpoints of a service in the edge's own cluster: namespace, service, port's name. None when they are not known.
 pub(crate) type Endpoints<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Vec<Point>>;
 
-/// Everything this edge votes on, with where and how it is probed.
-pub(crate) fn targets(plans: &Plans, me: Me<'_>, endpoints: Endpoints<'_>) -> Vec<Target> {
+/// Everything this edge votes on, with where and how it is probed. While the hub is silent nobody tells it what others see: then it
+/// looks at what others vote on, too, as far as there is room.
+pub(crate) fn targets(plans: &Plans, me: Me<'_>, silent: bool, endpoints: Endpoints<'_>) -> Vec<Target> {
     let edges = plans.federation.as_ref().map(|federation| federation.edges.as_slice()).unwrap_or_default();
     let roster = Roster::new(edges);
     let mut found = Vec::new();
+    let mut beyond = if silent && roster.cluster_of(me.name).is_some() { BEYOND_MAX } else { 0 };
     for ((namespace, name), plan) in &plans.services {
         let check = plan.health_check.as_ref();
         let Some(number) = probed_port(check, &plan.ports) else { continue };
         let Ok(port) = u16::try_from(number) else { continue };
         for cluster in &plan.clusters {
             let target_name = target(&cluster.name, namespace, name, number);
-            if !roster.voters_on(&target_name, cluster).contains(&me.name) {
+            let votes = roster.voters_on(&target_name, cluster).contains(&me.name);
+            if !votes && beyond == 0 {
                 continue;
             }
             let port_name = || plan.ports.iter().find(|one| one.port == number).map_or("", |one| &one.name);
@@ -56,6 +61,7 @@ pub(crate) fn targets(plans: &Plans, me: Me<'_>, endpoints: Endpoints<'_>) -> Ve
             let down = points.as_ref().is_some_and(Vec::is_empty) && cluster.name == me.cluster;
             let seen = |points: &Vec<Point>| down || !points.is_empty() || !doors.is_empty();
             let Some(points) = points.filter(seen) else { continue };
+            beyond = beyond.saturating_sub(usize::from(!votes));
             found.push(Target {
                 name: target_name,
                 points,
@@ -200,6 +206,16 @@ mod tests {
     }
 
     fn shown(plans: &Plans, name: &str, cluster: &str, endpoints: Endpoints<'_>) -> Vec<String> {
+        shown_while(false, plans, name, cluster, endpoints)
+    }
+
+    fn shown_while(
+        silent: bool,
+        plans: &Plans,
+        name: &str,
+        cluster: &str,
+        endpoints: Endpoints<'_>,
+    ) -> Vec<String> {
         let me = Me { name, cluster };
         let show = |target: Target| {
             let points = target.points.iter().map(|p| format!("{}:{}", p.host, p.port));
@@ -207,7 +223,7 @@ mod tests {
             let points: Vec<_> = points.chain(doors).collect();
             format!("{} at {}{}", target.name, points.join(","), target.down.unwrap_or_default())
         };
-        targets(plans, me, endpoints).into_iter().map(show).collect()
+        targets(plans, me, silent, endpoints).into_iter().map(show).collect()
     }
 
     #[test]
@@ -254,6 +270,39 @@ mod tests {
         assert_eq!(shown(&plans, "c-1", "c", unknown), [through]);
         Arc::make_mut(plans.federation.as_mut().unwrap()).edges[0].linked = false;
         assert!(shown(&plans, "c-1", "c", unknown).is_empty());
+    }
+
+    /// Five of nine edges vote on a target. The other four had no eyes of their own when the hub was gone, and sent clients to a
+    /// dead cluster.
+    #[test]
+    fn while_the_hub_is_silent_everything_is_looked_at() {
+        let mut plans = plans("TCP");
+        let federation = Arc::make_mut(plans.federation.as_mut().unwrap());
+        let edge = |at: usize| PlanEdge {
+            name: format!("e-{at}"),
+            cluster: format!("e{at}"),
+            alive: true,
+            ..PlanEdge::default()
+        };
+        federation.edges.extend((0..9).map(edge));
+        let unknown: Endpoints<'_> = &|_, _, _| None;
+        let both = ["a/default/web:80 at 192.0.2.1:80", "b/default/web:80 at 192.0.2.2:80"];
+        let seen = |plans: &Plans, silent: bool| -> Vec<usize> {
+            (0..9)
+                .map(|at| shown_while(silent, plans, &format!("e-{at}"), &format!("e{at}"), unknown).len())
+                .collect()
+        };
+        assert!(seen(&plans, false).contains(&0), "{:?}", seen(&plans, false));
+        assert_eq!(seen(&plans, true), [2; 9]);
+        assert_eq!(shown_while(true, &plans, "e-0", "e0", unknown), both);
+        assert!(shown_while(true, &plans, "stranger", "e0", unknown).is_empty());
+
+        let web = plans.services.get(&("default".into(), "web".into())).unwrap().clone();
+        for at in 0..BEYOND_MAX {
+            plans.services.insert(("many".into(), format!("web-{at}")), web.clone());
+        }
+        let (usual, all) = (seen(&plans, false)[0], seen(&plans, true)[0]);
+        assert_eq!(all - usual, BEYOND_MAX, "there is an end to it");
     }
 
     #[test]

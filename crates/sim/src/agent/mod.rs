@@ -45,7 +45,6 @@ use crate::NodeSpec;
 use crate::address::Block;
 use crate::echo;
 use crate::gate::Gate;
-use crate::listen;
 use crate::luck::Luck;
 use addresses::{Addresses, Held};
 use objects::{Change, Client};
@@ -156,7 +155,7 @@ pub fn start(api: &Arc<Api>, gate: Gate, config: Config) -> Agent {
     let tasks = Tasks::default();
     let registry = Arc::new(Registry::new(gate.clone()));
     // A listener for every port of every pod.
-    listen::raise_open_files();
+    landfall_runtime::files::raise_open_max();
     let count = u32::try_from(config.nodes.len()).unwrap_or(u32::MAX);
     let range = |index: u32| config.block.node_pods(index, count);
     let addresses = (0..count).map_while(range).map(Addresses::new).collect();

@@ -137,7 +137,7 @@ impl World {
         start: &Start<'_>,
         mut ready: impl FnMut(&Site),
     ) -> Result<Self, WorldError> {
-        crate::listen::raise_open_files();
+        landfall_runtime::files::raise_open_max();
         let mut claims = claims(config, start)?;
         let distances = Arc::new(distances(config, &claims));
         let gate = |claim: &Claim| match config.distances {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{becomes, manifest, playground};
+use super::{becomes, manifest, playground, playground_with};
 use crate::support::{Playground, find, skip, text};
 
 const NAME: &str = "web.default.federation.example.com";
@@ -175,6 +175,32 @@ fn without_the_hub_answers_go_on() {
     becomes("the same as before", &first, || again.answer("us-east"));
     let edges = again.kubectl_ok("get edges -o name");
     assert_eq!(edges.lines().count(), 3, "{edges}");
+}
+
+/// Five edges vote on a cluster's service. With seven clusters some edges vote on none of a cluster's, and went on sending clients there.
+#[test]
+fn without_the_hub_every_edge_sees_who_is_lost() {
+    let base = tempfile::tempdir().unwrap();
+    if find("dig").is_none() {
+        return skip("names", "dig not found");
+    }
+    let Some(playground) = playground_with("names", base.path(), &["--clusters", "7"]) else { return };
+    playground.kubectl_ok("create deployment web --image=echo --replicas=7");
+    playground.kubectl_ok("expose deployment web --port=8080 --type=LoadBalancer");
+    let addresses = playground.addresses();
+    let edges = addresses["edges"].as_array().unwrap().iter();
+    let clusters: Vec<String> = edges.map(|edge| edge["cluster"].as_str().unwrap().to_owned()).collect();
+    for cluster in &clusters {
+        becomes(&format!("{cluster} answers"), &7, || playground.answer(cluster).len());
+    }
+    let (lost, others) = clusters.split_first().unwrap();
+    let dead = playground.balancer(lost);
+    playground.fault(&["cut", "hub"]);
+    playground.fault(&["kill", lost]);
+    for cluster in others {
+        becomes(&format!("gone from {cluster}"), &false, || playground.answer(cluster).contains(&dead));
+        assert_eq!(playground.answer(cluster).len(), 6, "{cluster}");
+    }
 }
 
 #[test]
