@@ -106,6 +106,19 @@ pub struct Note {
     pub shelters: Option<Option<String>>,
     /// What was put right there, until it is told.
     pub healed: Option<String>,
+    /// What the member warns of while replicas are missing, until it is told.
+    pub warnings: Vec<Warning>,
+    /// The reasons that were told of since the replicas are missing.
+    pub warned: Vec<String>,
+}
+
+/// Something that a member warns of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// One word.
+    pub reason: String,
+    /// What it is about, and one sentence.
+    pub message: String,
 }
 
 /// What is wrong with the pods of a shard.

@@ -261,6 +261,9 @@ fn pods(sight: &Sight, key: &Key, row: &Row) -> Option<Job> {
         numbers::ready(found) < numbers::spec_replicas(scalable, found).unwrap_or(0) && row.kind != "Job";
     let since = sight.member.noting(key, |note| {
         note.unready_since_ms = if short { note.unready_since_ms.or_else(|| Some(now_ms())) } else { None };
+        if !short {
+            note.warned.clear();
+        }
         note.unready_since_ms
     })?;
     let last = sight.note.pods.as_ref().map_or(since, |pods| pods.at_ms.max(since));

@@ -155,8 +155,53 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 /// The label selector of a workload's pods, as a query has it.
 pub(super) fn pod_selector(object: &Value) -> Option<String> {
     let selector = object.pointer("/spec/selector")?;
-    // A ReplicationController's selector has no `matchLabels`.
-    let labels = selector.get("matchLabels").unwrap_or(selector).as_object()?;
-    let pairs = labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
-    Some(pairs.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    // A ReplicationController's selector is its labels.
+    let plain = selector.get("matchLabels").is_none() && expressions.is_none();
+    let labels = if plain { Some(selector) } else { selector.get("matchLabels") };
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    let pairs = labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    let expressions = expressions.into_iter().flatten().filter_map(expression);
+    Some(pairs.chain(expressions).collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
+}
+
+/// One of a selector's expressions, as a query has it.
+fn expression(expression: &Value) -> Option<String> {
+    let key = expression.get("key")?.as_str()?;
+    let values = expression.get("values").and_then(Value::as_array);
+    let values = values.into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(",");
+    match expression.get("operator")?.as_str()? {
+        "In" => Some(format!("{key} in ({values})")),
+        "NotIn" => Some(format!("{key} notin ({values})")),
+        "Exists" => Some(key.to_owned()),
+        "DoesNotExist" => Some(format!("!{key}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectors_become_queries() {
+        let check = |selector: Value, expected: Option<&str>| {
+            assert_eq!(pod_selector(&json!({"spec": {"selector": selector}})).as_deref(), expected);
+        };
+        let some = json!([
+            {"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "old", "operator": "NotIn", "values": ["x"]},
+            {"key": "web", "operator": "Exists"}, {"key": "test", "operator": "DoesNotExist"},
+        ]);
+        let all = "tier in (a,b),old notin (x),web,!test";
+        check(json!({"run": "web", "at": "x"}), Some("at=x,run=web"));
+        check(json!({"matchLabels": {"run": "web"}}), Some("run=web"));
+        check(json!({"matchExpressions": some}), Some(all));
+        check(
+            json!({"matchLabels": {"run": "web"}, "matchExpressions": some}),
+            Some(&format!("run=web,{all}")),
+        );
+        check(json!({}), None);
+    }
 }

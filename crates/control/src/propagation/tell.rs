@@ -16,6 +16,7 @@ use crate::events::Happening;
 use crate::federation::{Federation, now_ms, rfc3339};
 use crate::hub::{Update, Writer};
 use crate::kinds::Row;
+use crate::member::Warning;
 use crate::shelf::Key;
 
 /// Kinds whose status has conditions, or is added up.
@@ -77,6 +78,7 @@ pub(super) fn tell(
         update.events = happenings(&known, &lines, rulings);
     }
     update.events.extend(sights.iter().filter_map(|sight| healed(key, sight)));
+    update.events.extend(sights.iter().flat_map(|sight| warned(key, sight)));
     Writer::submit(federation, key, update);
 }
 
@@ -261,6 +263,20 @@ fn healed(key: &Key, sight: &Sight) -> Option<Happening> {
     let what = sight.member.noting(key, |note| note.healed.take())?;
     let message = format!("{}: {what}", sight.member.name);
     Some(Happening { warning: false, reason: "HealInCluster", message })
+}
+
+/// What a member warns of since it was last told.
+fn warned(key: &Key, sight: &Sight) -> Vec<Happening> {
+    if sight.note.warnings.is_empty() {
+        return Vec::new();
+    }
+    let all = sight.member.noting(key, |note| std::mem::take(&mut note.warnings));
+    let told = |warning: Warning| Happening {
+        warning: true,
+        reason: "WarningInCluster",
+        message: format!("{}: {}: {}", sight.member.name, warning.reason, warning.message),
+    };
+    all.into_iter().map(told).collect()
 }
 
 fn named(lines: &[&Line]) -> String {

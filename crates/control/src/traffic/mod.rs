@@ -67,8 +67,13 @@ const NOWHERE: Duration = Duration::from_secs(2);
 const GATHER: Duration = Duration::from_millis(500);
 
 /// Kinds whose pods may tell how they are probed.
-const WORKLOADS: &[(&str, &str)] =
-    &[("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("apps", "ReplicaSet")];
+const WORKLOADS: &[(&str, &str)] = &[
+    ("", "ReplicationController"),
+    ("apps", "DaemonSet"),
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+];
 
 /// All that this reconciler knows.
 #[derive(Debug)]

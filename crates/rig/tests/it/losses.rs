@@ -71,9 +71,8 @@ fn count(federation: &Federation, done: &AtomicBool) -> (i64, i64, usize) {
         for at in 0..MEMBERS.len() {
             let cluster = federation.rig.cluster(at);
             // Pods of a cluster whose plugs are pulled are not there, whatever it says when it is back.
-            let Ok(shard) = cluster.api().get(rc) else { continue };
+            let (Ok(shard), Ok(list)) = (cluster.api().get(rc), cluster.api().get(pods)) else { continue };
             asked_now += shard["spec"]["replicas"].as_i64().unwrap_or(0);
-            let list = cluster.api().get(pods).unwrap_or_default();
             let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
             made_now += i64::try_from(items.iter().filter(alive).count()).unwrap();
         }

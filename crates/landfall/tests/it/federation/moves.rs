@@ -54,7 +54,7 @@ fn replicas_move_when_a_cluster_dies_and_move_back_when_it_returns() {
         done.store(true, Ordering::Release);
         counter.join().unwrap()
     });
-    assert!(fewest >= 5, "{fewest} ready at the least");
+    assert!(fewest >= 6, "{fewest} ready at the least");
     assert!(most <= 8, "{most} wanted at the most");
     becomes("well again", &"True Propagated".to_owned(), || playground.propagated("rs web"));
 }
@@ -85,4 +85,48 @@ fn a_short_outage_moves_nothing_and_a_drain_moves_everything() {
     playground.kubectl_ok("scale deployment web --replicas=9");
     becomes("in use again", &vec![3, 3, 3], ready);
     assert_eq!(MEMBERS.len(), 3);
+}
+
+/// Pods that wait for a node or crash are no capacity; where others run, their share runs there.
+#[test]
+fn replicas_that_cannot_run_in_one_cluster_run_elsewhere() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground("replicas that cannot run", base.path()) else { return };
+    let warned = |what: &str| {
+        playground.kubectl_ok("get events --field-selector reason=WarningInCluster").contains(what)
+    };
+    playground.give(WORKLOAD);
+    let spread = || playground.numbers("rs web", "/status/readyReplicas");
+    becomes("spread", &vec![2, 2, 2], spread);
+    playground.fault(&["crash", "eu-west"]);
+    becomes("away from where they crash", &vec![3, -1, 3], spread);
+    becomes("it says why", &true, || warned("eu-west: BackOff: Pod web-"));
+    playground.kubectl_ok("delete rs web");
+    playground.fault(&["heal"]);
+
+    let overrides = r#"[{"clusters": ["eu-west"], "patch": [{"op": "add", "path": "/spec/template/spec/containers/0/resources", "value": {"requests": {"cpu": "1000"}}}]}]"#;
+    let annotations = format!(
+        "landfall.dev/replica-policy: '{{\"unschedulableSeconds\": 1}}'\n    landfall.dev/overrides: '{overrides}'"
+    );
+    let policy = r#"landfall.dev/replica-policy: '{"holdDownSeconds": 2, "surgePercent": 25}'"#;
+    playground.give(&WORKLOAD.replace(policy, &annotations).replace("name: web", "name: big"));
+    becomes("away from where there is no room", &vec![3, -1, 3], || {
+        playground.numbers("rs big", "/status/readyReplicas")
+    });
+    becomes("it says why", &true, || warned("eu-west: FailedScheduling: Pod big-"));
+}
+
+#[test]
+fn what_is_left_to_autoscalers_does_not_move() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground("autoscalers stand in", base.path()) else { return };
+    let policy = r#"{"holdDownSeconds": 2, "surgePercent": 25}"#;
+    playground.give(&WORKLOAD.replace(policy, r#"{"onClusterLoss": "Autoscale"}"#));
+    becomes("spread", &vec![2, 2, 2], || playground.numbers("rs web", "/status/readyReplicas"));
+    playground.fault(&["kill", "us-east"]);
+    becomes("it says so", &true, || {
+        let object = playground.object("federation", "rs web");
+        object["metadata"]["annotations"]["landfall.dev/clusters"].to_string().contains("OfflineAutoscaled")
+    });
+    assert_eq!(playground.numbers("rs web", "/spec/replicas"), [2, 2, -1]);
 }
