@@ -51,7 +51,7 @@ use federation::Federation;
 use metrics::Metrics;
 
 /// What the reconcilers are told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The federation's name: a label that every shard bears, and a part of host names.
     pub federation: String,

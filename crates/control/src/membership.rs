@@ -282,7 +282,9 @@ fn opening(federation: &Federation, cluster: &Cluster, endpoint: usize) -> Resul
 
 async fn probe(client: &kube::Client, timeout: Duration) -> Probe {
     match ask(client, Ask::new(Method::GET, "/readyz"), timeout).await {
-        Ok(_) => Probe::Well,
+        Ok((_, said)) if said.trim_ascii() == b"ok" => Probe::Well,
+        // Somebody stands there who says yes to everything.
+        Ok(_) => Probe::Unwell("it answers, but not as Kubernetes does".into()),
         Err(Trouble::Refused { code: code @ (401 | 403), message, .. }) => {
             Probe::Refused(if message.is_empty() { format!("HTTP status {code}") } else { message })
         }

@@ -40,6 +40,10 @@ pub(super) enum Mood {
     Slow(Duration),
     /// Nobody is let in.
     Locked,
+    /// Whoever shows this token is let in.
+    Keyed(&'static str),
+    /// Everything is answered with a page that has nothing to do with the question.
+    Senseless,
     /// This resource is not served, as in an older Kubernetes.
     Without(&'static str),
     /// Writes of this resource are refused by admission.
@@ -167,6 +171,12 @@ impl State {
                 Some(said(500, "InternalError", "Internal error occurred: etcdserver: no leader"))
             }
             Mood::Garbage if write => Some(answer::json(StatusCode::OK, Bytes::from_static(b"<html>hello"))),
+            Mood::Keyed(token) => {
+                let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+                let good = shown.and_then(|value| value.strip_prefix("Bearer ")) == Some(token);
+                (!good).then(|| said(401, "Unauthorized", "Unauthorized"))
+            }
+            Mood::Senseless => Some(answer::text(StatusCode::OK, "<html>hello")),
             Mood::Locked => Some(said(401, "Unauthorized", "Unauthorized")),
             Mood::Without(resource) if about(resource) => {
                 Some(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"))

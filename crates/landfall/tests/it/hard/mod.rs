@@ -1,6 +1,8 @@
 //! Members that are hard to work with: busy, broken, slow, locked, old, stubborn; and the others, who must not notice.
 
+mod doors;
 mod member;
+mod rests;
 mod told;
 mod world;
 

@@ -25,6 +25,7 @@ pub(super) struct World {
     pub(super) members: Vec<Member>,
     client: kube::Client,
     server: Server,
+    hub: kube::Config,
     work: tokio::task::JoinHandle<()>,
     _directory: tempfile::TempDir,
 }
@@ -58,12 +59,8 @@ impl World {
         let hub =
             kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = client::connect(&hub).unwrap();
-        let registry = Registry::default();
-        let config =
-            landfall_control::Config { federation: "fed".into(), domain: None, keys: None, mint: None };
-        #[expect(clippy::disallowed_methods, reason = "it ends with the world")]
-        let work = tokio::spawn(async move { landfall_control::run(config, &hub, &registry).await });
-        let mut world = Self { members: Vec::new(), client, server, work, _directory: directory };
+        let work = lead(hub.clone());
+        let mut world = Self { members: Vec::new(), client, server, hub, work, _directory: directory };
         for name in names {
             world.join(Member::start(name).await).await;
         }
@@ -78,15 +75,31 @@ impl World {
     }
 
     pub(super) async fn join(&mut self, member: Member) {
-        let cluster = json!({
+        self.join_with(member, &json!({})).await;
+    }
+
+    /// A member joins of which the spec says more.
+    pub(super) async fn join_with(&mut self, member: Member, more: &Value) {
+        let mut cluster = json!({
             "apiVersion": "landfall.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": member.name},
             "spec": {
                 "endpoints": [{"server": format!("https://{}", member.at)}], "caBundle": member.ca_bundle,
                 "probe": {"periodSeconds": 1, "timeoutSeconds": 5},
             },
         });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            cluster["spec"][key] = value.clone();
+        }
         self.post("/apis/landfall.dev/v1alpha1/clusters", &cluster).await;
         self.members.push(member);
+    }
+
+    /// Whoever leads is gone from one moment to the next, and somebody leads who knows what stands at the API and no more.
+    pub(super) async fn another_leads(&mut self) {
+        self.work.abort();
+        // It ends, one way or the other.
+        let _ = (&mut self.work).await;
+        self.work = lead(self.hub.clone());
     }
 
     pub(super) async fn stop(self) {
@@ -198,6 +211,13 @@ impl World {
     pub(super) fn hand(&self, member: &str, manager: &str) -> Local {
         Local::new(self.member(member).api(), manager)
     }
+}
+
+/// The controllers of a hub that leads.
+fn lead(hub: kube::Config) -> tokio::task::JoinHandle<()> {
+    let config = landfall_control::Config { federation: "fed".into(), ..landfall_control::Config::default() };
+    #[expect(clippy::disallowed_methods, reason = "it ends with the world")]
+    tokio::spawn(async move { landfall_control::run(config, &hub, &Registry::default()).await })
 }
 
 fn condition(object: &Value, kind: &str) -> Value {

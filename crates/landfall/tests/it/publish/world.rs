@@ -82,7 +82,7 @@ impl World {
             federation: "fed".into(),
             domain: Some("example.com".into()),
             keys: Some(keys::open),
-            mint: None,
+            ..Config::default()
         };
         let registry = self.registry.clone();
         let federation = Arc::new(Federation::new(config, self.client.clone(), Metrics::new(&registry)));
