@@ -57,6 +57,8 @@ pub struct Config {
     pub federation: String,
     /// The domain under which federated Services have their names; none: they have none.
     pub domain: Option<String>,
+    /// How many seconds answers may be kept when no policy says; 180 when not given.
+    pub dns_ttl_s: Option<u32>,
     /// Opens other people's etcd, to publish names there; none: that cannot be done here.
     pub keys: Option<publish::skydns::OpenKeys>,
     /// Makes tokens that edges come in with; none: groups are not run in members.

@@ -113,6 +113,10 @@ pub(crate) struct HubOptions {
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
 
+    /// How many seconds answers about these names may be kept where no TrafficPolicy says; 180 when not given.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) dns_ttl: Option<u32>,
+
     /// Keep objects in etcd: URLs of its members, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     pub(crate) etcd: Vec<String>,
@@ -287,6 +291,7 @@ impl HubOptions {
             advertise: Vec::new(),
             federation: FEDERATION.into(),
             domain: None,
+            dns_ttl: None,
             etcd: Vec::new(),
             etcd_cafile: None,
             etcd_certfile: None,

@@ -169,6 +169,7 @@ fn controllers(options: &HubOptions, port: u16) -> start::Beside {
     let config = landfall_control::Config {
         federation: options.federation.clone(),
         domain: options.domain.clone(),
+        dns_ttl_s: options.dns_ttl,
         keys: Some(crate::keys::open),
         mint: Some(crate::edge::token::mint),
     };

@@ -50,6 +50,9 @@ pub struct TrafficPlanSpec {
     /// How long answers may be kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_ttl_seconds: Option<i32>,
+    /// How long answers may be kept that change when a cluster is lost or comes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_failover_ttl_seconds: Option<i32>,
     /// Further names it answers to: the hosts of its Ingresses.
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]

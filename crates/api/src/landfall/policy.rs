@@ -350,10 +350,15 @@ pub struct DnsPolicy {
     /// Which addresses, in which order.
     #[schemars(extend("x-default" = "NearestFirst"))]
     pub answer: DnsAnswer,
-    /// How long answers may be kept.
-    #[schemars(range(min = 0), extend("x-default" = 180))]
+    /// How long answers may be kept; what the hub was told (`--dns-ttl`), or else 180, when not given.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i32>,
+    /// The longest that answers may be kept which change when a cluster is lost or comes back: those of `NearestOnly` and
+    /// `Weighted`, and all answers while a cluster of the service is down.
+    #[schemars(range(min = 0), extend("x-default" = 10))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover_ttl_seconds: Option<i32>,
 }
 
 /// Which addresses an answer has.

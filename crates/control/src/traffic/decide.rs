@@ -151,7 +151,12 @@ fn decide(
         session_affinity: policy.session_affinity.clone().or_else(|| affinity(service)),
         when_all_down: policy.when_all_down,
         dns_answer: policy.dns.as_ref().map(|dns| dns.answer).unwrap_or_default(),
-        dns_ttl_seconds: policy.dns.as_ref().and_then(|dns| dns.ttl_seconds),
+        dns_ttl_seconds: policy
+            .dns
+            .as_ref()
+            .and_then(|dns| dns.ttl_seconds)
+            .or_else(|| federation.config.dns_ttl_s.and_then(|ttl_s| i32::try_from(ttl_s).ok())),
+        dns_failover_ttl_seconds: policy.dns.as_ref().and_then(|dns| dns.failover_ttl_seconds),
         hosts,
         balance: policy.balance.clone(),
         limits: policy.limits.clone(),

@@ -15,7 +15,7 @@ use landfall_api::landfall::{Coordinates, DnsAnswer, PlanCluster, PlanPort, Traf
 
 use super::names::Scope;
 use super::places::{Place, Places, distance_km, is_label};
-use super::{Scene, TTL_DEFAULT_S};
+use super::{Scene, TTL_DEFAULT_S, TTL_FAILOVER_S};
 use crate::Reason;
 
 /// What the host names of load balancers resolve to.
@@ -122,9 +122,8 @@ impl<'a> Answers<'a> {
     pub fn new(scene: &Scene, plan: &'a TrafficPlanSpec, resolved: &'a Resolved) -> Self {
         let (standing, targets, left_out) = stand(scene, plan, resolved);
         let (orders, by_slot) = orders(&scene.places, plan, &targets);
-        let ttl = plan.dns_ttl_seconds.and_then(|ttl| u32::try_from(ttl).ok());
-        let ttl_s = ttl.unwrap_or(TTL_DEFAULT_S).min(TTL_MAX_S);
         let ports = &plan.ports;
+        let ttl_s = ttl_s(plan);
         Self { ttl_s, policy: plan.dns_answer, standing, targets, orders, by_slot, ports, left_out }
     }
 
@@ -160,6 +159,20 @@ impl<'a> Answers<'a> {
         }
         view
     }
+}
+
+/// How long the answers of a plan may be kept: less where others of its clusters are not in the answer, or are to come back.
+fn ttl_s(plan: &TrafficPlanSpec) -> u32 {
+    let seconds = |given: Option<i32>, usual| given.and_then(|ttl| u32::try_from(ttl).ok()).unwrap_or(usual);
+    let ttl_s = seconds(plan.dns_ttl_seconds, TTL_DEFAULT_S).min(TTL_MAX_S);
+    let some = match plan.dns_answer {
+        DnsAnswer::NearestOnly | DnsAnswer::Weighted => true,
+        DnsAnswer::NearestFirst | DnsAnswer::All => false,
+    };
+    if some || plan.clusters.iter().any(|cluster| !cluster.verdict.up) {
+        return ttl_s.min(seconds(plan.dns_failover_ttl_seconds, TTL_FAILOVER_S));
+    }
+    ttl_s
 }
 
 /// Whether a member's shard is well: fit to be named without further questions.

@@ -38,6 +38,9 @@ pub use prefixes::Prefixes;
 
 /// How long answers may be kept when nothing is said: as the seed prints it.
 pub const TTL_DEFAULT_S: u32 = 180;
+/// How long answers may be kept at most that change when a cluster is lost or comes back: whoever has one address only finds
+/// another no sooner.
+pub const TTL_FAILOVER_S: u32 = 10;
 /// How long "there is no such name" may be kept: short, because names come with services.
 pub const TTL_NEGATIVE_S: u32 = 30;
 

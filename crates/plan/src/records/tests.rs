@@ -285,7 +285,7 @@ fn an_answer_in_words() {
     let said = say(name, From::cluster(&scene, "cluster-1").unwrap());
     let want = "\
 my-service.my-namespace.my-federation.svc.zone-2.region-2.my-domain.com from inside cluster cluster-1
-service my-namespace/my-service, TTL 180 s
+service my-namespace/my-service, TTL 10 s
   CNAME my-service.my-namespace.my-federation.svc.region-2.my-domain.com  (no shard in zone zone-2 is well)
   CNAME my-service.my-namespace.my-federation.svc.my-domain.com           (no shard in region region-2 is well)
   A 10.0.153.181                                                          cluster-1 (it is cluster 1; 5 of 5 voters say up; its address inside the cluster)
@@ -298,6 +298,26 @@ service my-namespace/my-service, TTL 180 s
         From { place: Place::Member(1), inside: false },
     );
     assert!(said.contains("from near cluster cluster-2\n  there is no plan"), "{said}");
+}
+
+#[test]
+fn answers_that_failover_changes_are_kept_for_a_short_time() {
+    let check = |change: Change, expected: u32| {
+        let mut plan = plan();
+        change(&mut plan);
+        let scene = Scene::new(&federation(), Some("cluster-1"));
+        assert_eq!(Answers::new(&scene, &plan, &Resolved::new()).ttl_s, expected, "{plan:?}");
+    };
+    check(|_| {}, 180);
+    check(|plan| plan.dns_ttl_seconds = Some(60), 60);
+    check(|plan| plan.dns_answer = DnsAnswer::All, 180);
+    check(|plan| plan.dns_answer = DnsAnswer::NearestOnly, 10);
+    check(|plan| plan.dns_answer = DnsAnswer::Weighted, 10);
+    let lost: Change = |plan| plan.clusters[1].verdict.up = false;
+    check(lost, 10);
+    check(|plan| (plan.clusters[1].verdict.up, plan.dns_failover_ttl_seconds) = (false, Some(30)), 30);
+    // Who wants less still gets less.
+    check(|plan| (plan.dns_answer, plan.dns_ttl_seconds) = (DnsAnswer::NearestOnly, Some(5)), 5);
 }
 
 proptest! {
