@@ -3,8 +3,8 @@
 /// Defines a kind's struct, how it is written (with `apiVersion` and `kind`), and its place in the API.
 macro_rules! object {
     ($(#[$doc:meta])* $name:ident, $spec:ty, $status:ty, $plural:literal, $scope:ident) => {
-        $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, schemars::JsonSchema)]
+        $(#[$doc])*
         pub struct $name {
             /// Name, labels and the like.
             #[serde(default)]

@@ -10,6 +10,17 @@ use super::object::object;
 object! {
     /// A zone of another DNS server that the federation's names are published to: by dynamic updates (RFC 2136), or as
     /// SkyDNS records in etcd.
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "!has(oldSelf.status) || !has(oldSelf.status.names) || oldSelf.status.names == 0 \
+            || (self.spec.zone == oldSelf.spec.zone && has(self.spec.rfc2136) == has(oldSelf.spec.rfc2136) \
+            && has(self.spec.skydns) == has(oldSelf.spec.skydns) \
+            && (!has(self.spec.rfc2136) || self.spec.rfc2136.server == oldSelf.spec.rfc2136.server) \
+            && (!has(self.spec.skydns) || has(self.spec.skydns.prefix) == has(oldSelf.spec.skydns.prefix) \
+            && (!has(self.spec.skydns.prefix) || self.spec.skydns.prefix == oldSelf.spec.skydns.prefix)))",
+        // Nobody would ever take the names out of the old place.
+        "message": "the zone, its server and its prefix cannot be changed while names of ours are there: delete the DNSZone, \
+            which takes them out, and make another",
+    }]))]
     DNSZone, DNSZoneSpec, DNSZoneStatus, "dnszones", ClusterResourceScope
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::servers::{Bind, FOREIGN, Server};
-use crate::support::{Playground, find, kubernetes_binary, skip};
+use crate::support::{Playground, find, kubernetes_binary, skip, text};
 
 const NAME: &str = "web.default.federation.example.com";
 /// How long anything may take on a busy machine.
@@ -63,6 +63,17 @@ fn a_playground_publishes_what_is_up_and_nothing_else() {
     playground.kubectl_ok(&format!("apply -f {}", file.display()));
     becomes("all are published", &all.to_vec(), || server.ask(NAME, "A"));
     playground.kubectl_ok("wait --for=condition=Published dnszone/example --timeout=60s");
+
+    // Nobody would take the names out of the old place.
+    for change in [r#"{"spec":{"zone":"example.org"}}"#, r#"{"spec":{"rfc2136":{"server":"192.0.2.1:53"}}}"#]
+    {
+        let refused = playground.kubectl(&format!("patch dnszone example --type merge -p {change}"));
+        assert!(!refused.status.success(), "{change}");
+        assert!(
+            text(&refused.stderr).contains("cannot be changed while names of ours are there"),
+            "{refused:?}"
+        );
+    }
 
     playground.fault(&["kill", "eu-west"]);
     becomes("the dead one leaves the zone", &false, || server.ask(NAME, "A").contains(&dead));
