@@ -75,6 +75,14 @@ pub fn expired(secret: &Value, now_s: i64) -> bool {
     until.parse::<jiff::Timestamp>().map_or(true, |until| until.as_second() <= now_s)
 }
 
+/// Whether a token's Secret gives a group, and is good for a cluster.
+pub fn gives(secret: &Value, group: &str, cluster: &str) -> bool {
+    let only = decoded(secret, CLUSTER_KEY);
+    text(secret, "type") == SECRET_TYPE
+        && decoded(secret, "auth-extra-groups").split(',').any(|given| given == group)
+        && (only.is_empty() || only == cluster)
+}
+
 /// A value of a Secret as text; empty when it is not there or no text.
 fn decoded(secret: &Value, key: &str) -> String {
     let value = text(secret.get("data").unwrap_or(&Value::Null), key);

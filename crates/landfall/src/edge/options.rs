@@ -288,7 +288,7 @@ pub(crate) struct RevokeOptions {
     /// The edge.
     pub(crate) name: String,
 
-    /// Leave the token that it came in with as it is: others need it.
+    /// Leave the tokens that let edges of its cluster in as they are: others need them.
     #[arg(long)]
     pub(crate) keep_token: bool,
 

@@ -181,12 +181,20 @@ fn an_edge_from_its_token_to_its_end() {
             .then_some(())
     });
 
+    // It was given another token, too.
+    let said = hub.say(&["edge", "token"]);
+    let second = said.split_once("--token ").unwrap().1.trim();
     let told = hub.say(&["edge", "revoke", "a-1"]);
     assert!(told.contains("edge.landfall.dev/a-1 revoked"), "{told}");
     process.wait_for("shut out", |process| {
         process.output().contains("the hub refuses this edge's certificate").then_some(())
     });
     assert!(admin(port, "/readyz").is_some(), "what was planned goes on");
+    assert!(process.terminate().success());
+    let again: Vec<&str> = door.iter().copied().chain(["--token", second]).collect();
+    let mut process = edge(directory.path(), &again, port);
+    process.wait_for("kept out", |process| process.output().contains("Unauthorized").then_some(()));
+    assert_eq!(hub.edge("a-1"), Value::Null);
     assert!(process.terminate().success());
 }
 
