@@ -11,7 +11,7 @@ use landfall_store::{Entry, Store};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Also};
 use crate::audit::Audit;
 use crate::authn::{Authenticator, Found, User};
 use crate::authz::live::Rbac;
@@ -112,6 +112,16 @@ impl Api {
     /// Rules that look beyond one object: nobody gives rights that they do not have.
     pub fn guard(&self, kind: &Kind, object: &Value, old: Option<&Value>, by: &By<'_>) -> Result<(), Status> {
         edges::guard(kind, object, old, by.user)?;
+        let also = self.admission.as_ref().and_then(|admission| admission.also(kind, object, old));
+        if let Some(also) = also
+            && !self
+                .authorize(&Attributes::resource(by.user, also.verb, also.group, also.resource, "", ""))
+                .allowed()
+        {
+            let Also { verb, resource, why, .. } = also;
+            let why = format!("{why}, which needs the right to {verb} {resource}");
+            return Err(Status::forbidden(&kind.group, &kind.plural, meta::name(object), &why));
+        }
         if !authz::live::concerns(&kind.group) {
             return Ok(());
         }

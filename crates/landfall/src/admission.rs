@@ -8,9 +8,10 @@ use landfall_api::landfall::{
 };
 use landfall_api::rules::read::child;
 use landfall_api::{Kind, Status, meta};
-use landfall_apiserver::admission::Admission;
+use landfall_apiserver::admission::{Admission, Also};
 use landfall_apiserver::{encode, keys};
 use landfall_plan::binding::{Ask, asks};
+use landfall_plan::claims;
 use landfall_plan::vips::{check_group, check_range, label_selector};
 use landfall_store::Snapshot;
 use serde::de::DeserializeOwned;
@@ -29,6 +30,20 @@ impl Admission for FederationAdmission {
 
     fn update(&self, state: &Snapshot, kind: &Kind, object: &mut Value, old: &Value) -> Result<(), Status> {
         check(state, kind, object, Some(old))
+    }
+
+    /// A claim makes a group on behalf of whoever writes it. What decides for others, where pods run and which address they take, is
+    /// for those who may make groups themselves.
+    fn also(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Option<Also> {
+        if (kind.group.as_ref(), kind.kind.as_ref()) != (GROUP, "IngressClaim") {
+            return None;
+        }
+        let group =
+            |object: &Value| spec::<IngressClaimSpec>(object).map(|spec| spec.ingress_replica_set_spec);
+        let (now, before) = (group(object)?, old.and_then(group));
+        let why = claims::beyond(&now)?;
+        let known = before.as_ref().is_some_and(|before| *before == now);
+        (!known).then_some(Also { verb: "create", group: GROUP, resource: "ingressreplicasets", why })
     }
 }
 

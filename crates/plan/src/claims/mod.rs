@@ -29,6 +29,9 @@ pub const CLAIM_UID_ANNOTATION: &str = "landfall.dev/claim-uid";
 /// The label of groups that were made for claims and serve none now: `Retained` or `Recycled`.
 pub const RELEASED_LABEL: &str = "landfall.dev/released";
 
+/// So many edges in each member a claim may ask for; more is for those who may make groups themselves.
+const CLAIM_REPLICAS_MAX: i32 = 4;
+
 /// A claim.
 #[derive(Clone, Debug, Default)]
 pub struct Claim {
@@ -137,6 +140,20 @@ pub struct Outcome {
 /// The name of the group that is made for a claim.
 pub fn group_name(uid: &str) -> String {
     format!("claim-{uid}")
+}
+
+/// What a claim asks for that only those may who make groups themselves, in words.
+pub fn beyond(spec: &IngressReplicaSetSpec) -> Option<&'static str> {
+    let table = [
+        (!spec.node_selector.is_empty(), "its group chooses nodes (nodeSelector)"),
+        (!spec.tolerations.is_empty(), "its group runs on nodes that keep others off (tolerations)"),
+        (spec.vip.is_some() || !spec.vips.is_empty(), "its group asks for a certain address (vip, vips)"),
+        (spec.vip_range.is_some(), "its group chooses a range of addresses (vipRange)"),
+        (spec.interface.is_some(), "its group chooses a network interface (interface)"),
+        (spec.resources.is_some(), "its group says what its pods may use (resources)"),
+        (spec.replicas.is_some_and(|most| most > CLAIM_REPLICAS_MAX), "its group has more than 4 replicas"),
+    ];
+    table.into_iter().find(|(asked, _)| *asked).map(|(_, words)| words)
 }
 
 /// Decides about all claims, in their order; also which Ingress, as `namespace/name`, belongs to which claim's group. Whoever serves an

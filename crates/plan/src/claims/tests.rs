@@ -187,6 +187,30 @@ fn whoever_serves_an_ingress_keeps_it() {
 }
 
 #[test]
+fn what_users_may_ask_for_is_limited() {
+    let check = |spec: serde_json::Value, beyond_it: bool| {
+        let read: IngressReplicaSetSpec = serde_json::from_value(spec.clone()).expect("a spec");
+        assert_eq!(beyond(&read).is_some(), beyond_it, "{spec}");
+    };
+    use serde_json::json;
+    check(json!({}), false);
+    let plain = json!({"replicas": 4, "clusters": {"names": ["a"]}, "capacity": {"ingresses": 5}, "ipFamilies": ["IPv6"]});
+    check(plain, false);
+    for more in [
+        json!({"replicas": 5}),
+        json!({"nodeSelector": {"role": "control-plane"}}),
+        json!({"tolerations": [{"operator": "Exists"}]}),
+        json!({"vip": "192.0.2.1"}),
+        json!({"vips": [{"cluster": "a", "address": "192.0.2.1"}]}),
+        json!({"vipRange": "office"}),
+        json!({"interface": "eth0"}),
+        json!({"resources": {"limits": {"cpu": "64"}}}),
+    ] {
+        check(more, true);
+    }
+}
+
+#[test]
 fn what_cannot_be_is_told() {
     let mut wrong = claim("a", &[], ReclaimPolicy::Delete);
     wrong.finalizer = true;
