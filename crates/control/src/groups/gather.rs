@@ -49,6 +49,8 @@ pub(super) struct Group {
 pub(super) struct Scene {
     /// The groups, by name.
     pub groups: BTreeMap<String, Group>,
+    /// All edges of groups, also of those that are gone, and edges that are gone for good.
+    pub pods: Vec<Grouped>,
     /// The ranges as they are.
     pub range_objects: BTreeMap<String, IngressVIPRange>,
     /// The ranges, read.
@@ -63,7 +65,8 @@ pub(super) struct Scene {
 pub(super) fn scene(federation: &Arc<Federation>) -> Scene {
     let members = members(federation);
     let mut edges: BTreeMap<String, Vec<Grouped>> = BTreeMap::new();
-    for edge in federation.traffic.edges.grouped() {
+    let pods = federation.traffic.edges.grouped();
+    for edge in pods.iter().filter(|edge| !edge.retired).cloned() {
         edges.entry(edge.spec.ingress_replica_set.clone().unwrap_or_default()).or_default().push(edge);
     }
     let mut plans: BTreeMap<String, GroupPlan> =
@@ -96,6 +99,7 @@ pub(super) fn scene(federation: &Arc<Federation>) -> Scene {
     Scene {
         ranges: range_objects.iter().map(range).collect(),
         range_objects,
+        pods,
         groups,
         claim_objects: all(federation, CLAIMS).collect(),
         ingresses: ingresses::all(federation),
@@ -196,6 +200,7 @@ impl Scene {
     pub(super) fn is_empty(&self) -> bool {
         let asked = |(_, asked): &(Key, Asked)| !matches!(asked.ask, Ask::Nothing) || !asked.bound.is_empty();
         self.groups.is_empty()
+            && self.pods.is_empty()
             && self.range_objects.is_empty()
             && self.claim_objects.is_empty()
             && !self.ingresses.iter().any(asked)

@@ -202,6 +202,7 @@ async fn look(federation: &Arc<Federation>) {
     rest.extend(claims::writes(&scene, &outcomes));
     rest.extend(ingresses::writes(federation, &scene, &wants, &bound));
     rest.extend(pods::writes(federation, &scene));
+    rest.extend(pods::forgotten(&scene));
     if !write::all(federation, rest).await.is_empty() {
         groups.wake();
     }

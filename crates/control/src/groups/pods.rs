@@ -12,6 +12,7 @@ use landfall_api::landfall::{EDGE_PODS, GROUPS_NAMESPACE, SYSTEM_NAMESPACE};
 use landfall_api::rules::read::{child, text};
 use landfall_plan::hash;
 use landfall_plan::placement::{NAME_LABEL, SELECTOR_ANNOTATION};
+use landfall_plan::vips::Remains;
 use landfall_runtime::clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,8 +21,9 @@ use super::gather::{Group, Scene};
 use super::workload::{self, GROUP_LABEL};
 use super::write::Write;
 use crate::federation::{Federation, now_ms};
-use crate::kinds::KindId;
+use crate::kinds::{EDGES, KindId};
 use crate::shelf::Key;
+use crate::traffic::Grouped;
 
 /// The annotation that tells by which words an object was made.
 const HASH_ANNOTATION: &str = "landfall.dev/made-of";
@@ -104,6 +106,24 @@ pub(super) fn writes(federation: &Arc<Federation>, scene: &Scene) -> Vec<Write> 
         }
     }
     all
+}
+
+/// Forgets edges that were pods of ours and are gone: of groups that are gone or smaller, or have left the member.
+pub(super) fn forgotten(scene: &Scene) -> Vec<Write> {
+    let gone = |edge: &&Grouped| {
+        let cluster = &edge.spec.cluster;
+        let group = edge.spec.ingress_replica_set.as_deref().unwrap_or("");
+        let own = format!("{}-", workload::name(group, cluster));
+        let place = edge.name.strip_prefix(&own).and_then(|place| place.parse().ok());
+        let runs = scene.groups.get(group).filter(|group| group.clusters.contains(cluster));
+        let replicas = runs.map_or(0, |group| group.object.spec.replicas.unwrap_or(workload::REPLICAS));
+        place.is_some_and(|place| {
+            let may_hold = edge.status.group_revision.is_some() || !edge.status.vips.is_empty();
+            Remains { alive: edge.alive, retired: edge.retired, may_hold, place, replicas }.forgettable()
+        })
+    };
+    let one = |edge: &Grouped| Write::delete(&super::status::key(EDGES, &edge.name), &edge.uid);
+    scene.pods.iter().filter(gone).map(one).collect()
 }
 
 fn key(kind: KindId, name: &str) -> Key {

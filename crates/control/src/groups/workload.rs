@@ -25,6 +25,8 @@ const PORTS: [(&str, u16, &str); 4] = [
     ("peer", 9443, "--peer-listen"),
     ("admin", 9440, "--admin-listen"),
 ];
+/// Pods of a group in one member when it does not say.
+pub(super) const REPLICAS: i32 = 2;
 /// Where edge and keeper meet.
 const MEETING: &str = "/run/landfall-vip";
 /// A StatefulSet's name, and what its pods have after it, must fit into a label.
@@ -108,7 +110,7 @@ pub(super) fn stateful_set(name: &str, group: &Group, cluster: &str, installed: 
         "apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {"name": name, "namespace": GROUPS_NAMESPACE},
         "spec": {
-            "serviceName": APP, "replicas": spec.replicas.unwrap_or(2), "podManagementPolicy": "Parallel",
+            "serviceName": APP, "replicas": spec.replicas.unwrap_or(REPLICAS), "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use landfall_api::landfall::CERTIFICATES_NAMESPACE;
 use landfall_api::rules::read::{child, text};
-use landfall_plan::routes::{Part, copy_name};
+use landfall_plan::routes::{Part, copy_name, group_label};
 use landfall_runtime::clock;
 use parking_lot::Mutex;
 use rustls::RootCertStore;
@@ -17,7 +17,7 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
@@ -149,10 +149,16 @@ pub(super) fn look(federation: &Arc<Federation>, key: &Key) {
             }
         }
     }
-    if data == *child(&old, "data") || data == json!({}) {
+    let labels: Map<String, Value> =
+        routes.index.needing(key).iter().map(|group| (group_label(group.as_deref()), "".into())).collect();
+    let labels = Value::from(labels);
+    let same = data == *child(&old, "data") && labels == *child(child(&old, "metadata"), "labels");
+    if same || data == json!({}) {
         return;
     }
-    let work = Work { object: Some(object(&copy, key, before.as_deref(), data)), ..Work::new(key) };
+    let mut object = object(&copy, key, before.as_deref(), data);
+    object["metadata"]["labels"] = labels;
+    let work = Work { object: Some(object), ..Work::new(key) };
     submit(federation, &copy, work);
 }
 

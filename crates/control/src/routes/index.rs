@@ -80,6 +80,10 @@ impl Index {
             inner.secrets.entry(at(wanted)).or_default().insert((key.clone(), wanted.part));
             secrets.insert(wanted.name.clone());
         }
+        if before.groups != now.groups {
+            // Edges of other groups need them now.
+            secrets.extend(now.secrets.iter().map(|wanted| wanted.name.clone()));
+        }
         (others, secrets)
     }
 
@@ -118,6 +122,18 @@ impl Index {
         let inner = self.inner.lock();
         let all = inner.secrets.get(&(secret.namespace.clone(), secret.name.clone()));
         all.into_iter().flatten().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The groups whose edges need a Secret; none stands for the edges of no group.
+    pub(super) fn needing(&self, secret: &Key) -> BTreeSet<Option<String>> {
+        let inner = self.inner.lock();
+        let all = inner.secrets.get(&(secret.namespace.clone(), secret.name.clone()));
+        let mut groups = BTreeSet::new();
+        for known in all.into_iter().flatten().filter_map(|(source, _)| inner.sources.get(source)) {
+            groups.extend(known.groups.iter().cloned().map(Some));
+            groups.extend(known.groups.is_empty().then_some(None));
+        }
+        groups
     }
 
     /// What is taken of a Secret.

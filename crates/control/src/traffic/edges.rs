@@ -62,6 +62,10 @@ struct Known {
 pub(crate) struct Grouped {
     /// Its name.
     pub(crate) name: String,
+    /// Its uid.
+    pub(crate) uid: String,
+    /// It has been silent for so long that it is gone for good.
+    pub(crate) retired: bool,
     /// What it is.
     pub(crate) spec: EdgeSpec,
     /// It has spoken lately.
@@ -194,17 +198,17 @@ impl Edges {
         self.inner.lock().addresses(|_| true)
     }
 
-    /// The edges that belong to groups, those that are gone for good left out.
+    /// The edges that belong to groups, also those that are gone for good.
     pub(crate) fn grouped(&self) -> Vec<Grouped> {
         let inner = self.inner.lock();
         let counts = |known: &Known| {
-            known.spec.ingress_replica_set.is_some()
-                && !known.retired
-                && inner.members.contains(&known.spec.cluster)
+            known.spec.ingress_replica_set.is_some() && inner.members.contains(&known.spec.cluster)
         };
         let all = inner.known.iter().filter(|(_, known)| counts(known));
         let one = |(name, known): (&String, &Known)| Grouped {
             name: name.clone(),
+            uid: known.uid.clone(),
+            retired: known.retired,
             spec: known.spec.clone(),
             alive: known.alive,
             status: known.status.clone(),

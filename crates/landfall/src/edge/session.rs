@@ -13,6 +13,7 @@ use kube::runtime::watcher::{self, Event};
 use landfall_api::landfall::{
     CERTIFICATES_NAMESPACE, GROUP, GroupPlanSpec, RoutePlanSpec, TrafficPlanSpec, VERSION,
 };
+use landfall_plan::routes::group_label;
 use landfall_proxy::Certificate;
 use landfall_runtime::clock;
 use serde_json::{Value, json};
@@ -292,13 +293,18 @@ async fn follow(core: &Core, client: kube::Client) {
     tokio::join!(
         listen(core, all("TrafficPlan", "trafficplans"), everything(), spec::<TrafficPlanSpec>),
         listen(core, all("RoutePlan", "routeplans"), everything(), spec::<RoutePlanSpec>),
-        listen(core, secrets, everything(), certificate),
+        listen(core, secrets, own_certificates(core), certificate),
         group(core, all("GroupPlan", "groupplans")),
     );
 }
 
 fn everything() -> watcher::Config {
     watcher::Config::default()
+}
+
+/// The certificates of what its group carries: keys of others are none of its business.
+fn own_certificates(core: &Core) -> watcher::Config {
+    everything().labels(&group_label(core.config.group.as_deref()))
 }
 
 /// Follows the plan of the group it belongs to, if it does.

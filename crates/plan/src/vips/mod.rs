@@ -29,7 +29,7 @@ use landfall_api::landfall::{GroupVip, IngressVIPRangeSpec, IpFamily};
 pub use block::Block;
 pub use check::{check_group, check_range, label_selector};
 pub use hold::{Hold, Part, holding};
-pub use release::{FINALIZER, Follower, Told};
+pub use release::{FINALIZER, Follower, Remains, Told};
 pub use router::priorities;
 
 use crate::Reason;

@@ -271,7 +271,18 @@ fn the_hub_runs_groups_where_edges_were_installed() {
     assert_eq!(text(&others.stdout), "", "nobody installed edges in us-east");
     playground.kubectl_ok("patch ingressreplicaset blue --type=merge -p {\"spec\":{\"replicas\":3}}");
     becomes("more pods", &json!(3), || playground.object("eu-west", what)["spec"]["replicas"].clone());
+    // What is left of pods that are gone for good is forgotten; it would be waited for.
+    let edge = |place: u32| {
+        json!({
+            "apiVersion": "landfall.dev/v1alpha1", "kind": "Edge", "metadata": {"name": format!("blue-eu-west-{place}")},
+            "spec": {"cluster": "eu-west", "ingressReplicaSet": "blue"},
+        })
+    };
+    let edges = || playground.kubectl_ok("get edges -o name");
+    give_all(&playground, &[edge(2), edge(3)]);
+    becomes("three pods have three edges", &"edge.landfall.dev/blue-eu-west-2\n".to_owned(), edges);
     playground.kubectl_ok("delete ingressreplicaset blue");
+    becomes("nothing is left", &String::new(), edges);
     becomes("they go with the group", &true, || playground.object("eu-west", what).is_null());
 }
 
@@ -340,4 +351,28 @@ fn what_makes_no_sense_is_refused_and_who_may_is_known() {
     }
     let output = playground.kubectl("--as landfall-ingress-user delete ingressreplicaset x");
     assert!(text(&output.stderr).contains("forbidden"), "{}", text(&output.stderr));
+    claims_ask_for_no_more(&playground);
+}
+
+/// A claim asks for no more than its writer may: where pods run is for those who may make groups.
+fn claims_ask_for_no_more(playground: &Playground) {
+    let file = playground.dir().join("claim.json");
+    let apply = |user: &str, spec: Value| {
+        let claim = json!({
+            "apiVersion": "landfall.dev/v1alpha1", "kind": "IngressClaim",
+            "metadata": {"name": "x", "namespace": "default"},
+            "spec": {"ingresses": [{"name": "shop"}], "ingressReplicaSetSpec": spec},
+        });
+        std::fs::write(&file, claim.to_string()).unwrap();
+        let output = playground.kubectl(&format!("--as {user} apply -f {}", file.display()));
+        if output.status.success() { String::new() } else { text(&output.stderr) }
+    };
+    let plain = json!({"replicas": 2, "clusters": {"names": ["us-east"]}});
+    let mut more = plain.clone();
+    more["tolerations"] = json!([{"operator": "Exists"}]);
+    let said = apply("landfall-ingress-user", more.clone());
+    assert!(said.contains("tolerations") && said.contains("create ingressreplicasets"), "{said}");
+    assert_eq!(apply("landfall-ingress-admin", more), "");
+    playground.kubectl_ok("delete ingressclaim x");
+    assert_eq!(apply("landfall-ingress-user", plain), "");
 }

@@ -138,6 +138,60 @@ fn an_address_is_given_to_nobody_before_edges_have_let_go() {
     });
 }
 
+/// The certificates that an edge has, as its admin port tells.
+fn certificates(playground: &Playground, edge: &str) -> Vec<String> {
+    let object = playground.object("federation", &format!("edge {edge}"));
+    let Some(ip) = object["spec"]["addresses"][0]["ip"].as_str() else { return Vec::new() };
+    let said = Command::new("curl").args(["-s", &format!("http://{ip}:5303/routes")]).output().unwrap();
+    let routes: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
+    let names = routes["certificates"].as_array().cloned().unwrap_or_default();
+    names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn an_edge_has_the_keys_of_what_its_group_carries_and_no_others() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = served("groups: certificates", base.path()) else { return };
+    for (name, host) in
+        [("sky", "sky.example.com"), ("grass", "grass.example.com"), ("sand", "sand.example.com")]
+    {
+        let pair = rcgen::generate_simple_self_signed(vec![host.to_owned()]).unwrap();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "kubernetes.io/tls",
+            "stringData": {"tls.crt": pair.cert.pem(), "tls.key": pair.signing_key.serialize_pem()},
+        });
+        let asked = match name {
+            "sky" => json!({"landfall.dev/ingress-replicaset": "blue"}),
+            "grass" => json!({"landfall.dev/ingress-replicaset": "green"}),
+            _ => json!({}),
+        };
+        let mut ingress = ingress(name, &asked);
+        ingress["spec"]["tls"] = json!([{"hosts": [host], "secretName": name}]);
+        give_all(&playground, &[secret, ingress]);
+    }
+    give_all(&playground, &[group("blue", None), group("green", None)]);
+    for (edge, own) in [("blue-eu-west-0", "sky"), ("green-eu-west-0", "grass"), ("eu-west-edge", "sand")] {
+        becomes(edge, &vec![format!("default.{own}")], || certificates(&playground, edge));
+    }
+    // It is bound to another group: the key moves with it.
+    playground.kubectl_ok("annotate ingress sky landfall.dev/ingress-replicaset=green --overwrite");
+    let both = vec!["default.grass".to_owned(), "default.sky".to_owned()];
+    becomes("green has it", &both, || certificates(&playground, "green-eu-west-1"));
+    becomes("blue has it no more", &Vec::new(), || certificates(&playground, "blue-eu-west-1"));
+
+    // Two groups may carry one Ingress: it is answered at both addresses.
+    give_all(&playground, &[ingress("shop", &json!({"landfall.dev/ingress-replicaset": "blue,green"}))]);
+    for group in ["blue", "green"] {
+        let address = vip(&playground, &format!("ingressreplicaset {group}"));
+        becomes(group, &"200".to_owned(), || curl(&address, "shop.example.com"));
+        becomes("its status has the address", &true, || {
+            let shop = playground.object("federation", "ingress shop");
+            let all = shop["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
+            all.iter().any(|one| one["ip"] == *address)
+        });
+    }
+}
+
 /// What an edge says of an address, as if there were one: faults that no machine can be asked for.
 fn says(playground: &Playground, edge: &str, state: &str, since: u32, reason: &str) {
     let now = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();

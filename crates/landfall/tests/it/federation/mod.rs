@@ -2,6 +2,7 @@
 
 mod alone;
 mod carries;
+mod claims;
 mod clients;
 mod deletes;
 mod divides;
