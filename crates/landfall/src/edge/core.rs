@@ -35,8 +35,8 @@ use super::usage::Usage;
 use super::vips::{Keeping, Vips};
 use super::voice::Voice;
 
-/// Between two looks at everything.
-const LOOK_GAP: Duration = Duration::from_millis(20);
+/// Between two looks at everything, at the least; and as long as the last one took, so that half of the time is left for others.
+const LOOK_GAP: Duration = Duration::from_millis(2);
 /// How often is looked whether time alone has changed something.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So long clients are not let in because the own member's endpoints were not read yet. Without these they are led by what plans say.
@@ -262,6 +262,7 @@ impl Core {
         let mut opinions = self.prober.changes();
         let mut adjusted = Adjusted::default();
         loop {
+            let began = clock::instant();
             let now = plans.borrow_and_update().clone();
             own.mark_unchanged();
             opinions.mark_unchanged();
@@ -281,7 +282,7 @@ impl Core {
                 |namespace: &str, name: &str, port: &str| self.own.endpoints(namespace, name, port);
             self.prober.set(targets::targets(&now, me, sight.silent(), &endpoints));
             self.ruler.set(&targets::places(&now, me));
-            tokio::time::sleep(LOOK_GAP).await;
+            tokio::time::sleep(began.elapsed().max(LOOK_GAP)).await;
             tokio::select! {
                 changed = plans.changed() => if changed.is_err() { return },
                 _ = own.changed() => {}
