@@ -37,6 +37,7 @@ fn pods_and_others_ask_edges_for_names() {
     one_edge_alone_changes_nothing(&names);
     a_cluster_alone_serves_its_own(&names);
     without_the_hub_answers_go_on(&mut names);
+    carries::ports_of_services(&names);
     carries::the_walkthrough(&names);
     let drill = carries::Drill::begin(&names);
     a_dead_cluster_is_left_out(&names, carries::NEAR);
@@ -166,7 +167,12 @@ fn without_the_hub_answers_go_on(names: &mut Names) {
     let uid =
         |names: &Names| names.federation.object(HUB, &format!("edge {edge}"))["metadata"]["uid"].clone();
     let first = uid(names);
-    let expected = MEMBERS.map(|name| names.inside(name));
+    // The two others are as far as each other: which of them is nearer changes with what was measured last.
+    let settled = |mut seen: Vec<String>| {
+        seen.get_mut(1..).unwrap_or_default().sort();
+        seen
+    };
+    let expected = MEMBERS.map(|name| settled(names.inside(name)));
     // They are kept now and then, and those of now say that everybody is up.
     becomes("the plans of now are kept", &true, || {
         let secret = names.federation.object("eu-west", "secret landfall-edge-kept -n landfall-system");
@@ -187,9 +193,9 @@ fn without_the_hub_answers_go_on(names: &mut Names) {
     });
     let address = format!("@{}", again["status"]["podIP"].as_str().unwrap());
     let said = names.exec("eu-west-1", "dig", &["+short", &address, "-p", "5354", NAME]);
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected[1], "the pod that came back answers as before");
+    assert_eq!(settled(addresses(&said)), expected[1], "the pod that came back answers as before");
     for (name, expected) in MEMBERS.iter().zip(&expected) {
-        assert_eq!(&names.inside(name), expected, "{name}");
+        assert_eq!(&settled(names.inside(name)), expected, "{name}");
     }
     names.federation.start_hub();
     becomes("the same edge, without a token", &(6, first), || (names.alive().len(), uid(names)));
