@@ -16,8 +16,8 @@ use super::carries::{HOST, PATIENCE};
 use super::{becomes, playground_with};
 use crate::support::{Playground, find, skip, text};
 
-/// How much is carried at once here, in a debug build; `cargo xtask bench drill` carries 1 GiB.
-const LARGE_MB: u64 = 256;
+/// How much is carried at once.
+const LARGE_MB: u64 = 1024;
 /// How much more memory all of the playground may need for it: hub, edges, clusters and pods.
 const MEMORY_MB_MAX: u64 = 128;
 
