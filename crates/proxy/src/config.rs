@@ -74,9 +74,10 @@ pub enum LogTo {
 /// How much is taken on. Everything has a limit.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections of clients, over all threads.
+    /// Open connections of clients, over all threads; more are turned away, those that speak plain HTTP/1.1 with 503.
     pub connections: usize,
-    /// Requests in flight, over all threads; more are refused with 503.
+    /// Requests in flight, over all threads; more are refused with 503. What each holds of bodies is
+    /// limited by the windows and buffers of its two connections, so that this number and the one above bound memory.
     pub requests: usize,
     /// Bytes of a request's head.
     pub head_bytes: usize,

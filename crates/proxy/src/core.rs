@@ -92,6 +92,8 @@ pub(crate) struct Core {
     pub(crate) clients: Clients,
     /// Requests in flight.
     pub(crate) requests: Cell<usize>,
+    /// Clients that are being told that there is no room.
+    pub(crate) turned_away: Cell<usize>,
     /// The table that was last seen.
     table: RefCell<HeldTable>,
     generation: Cell<u64>,
@@ -152,6 +154,7 @@ impl Core {
             peers: Pool::new(shared.beside.link.clone()),
             clients: Clients::default(),
             requests: Cell::new(0),
+            turned_away: Cell::new(0),
             luck: Cell::new(seed | 1),
             requests_max: shared.config.limits.requests.div_ceil(shared.config.cores()),
             scratches: RefCell::default(),

@@ -10,7 +10,7 @@ use landfall_api::landfall::ServiceLoad;
 use landfall_proxy::haproxy::Prefixes;
 use landfall_proxy::l4::Reserved;
 use landfall_proxy::peer::lookout::Lookout;
-use landfall_proxy::{AccessLog, Collect, Guard, LogTo, Proxy, World};
+use landfall_proxy::{AccessLog, Collect, Guard, Limits, LogTo, Proxy, World};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 
@@ -41,6 +41,8 @@ pub(crate) struct Carriage {
     pub(crate) access_log_to: LogTo,
     /// Who collects traces.
     pub(crate) collector: Option<Collect>,
+    /// How much is taken on.
+    pub(crate) limits: Limits,
     /// How long requests may still take when the edge is told to stop.
     pub(crate) drain: Duration,
     /// Whether a bucket may stand on this machine.
@@ -92,6 +94,7 @@ impl Carrier {
             never_named: hub_name.into_iter().collect(),
             bucket_authorities_pem: carriage.bucket_authorities_pem.clone(),
             buckets_may_be_local: carriage.buckets_may_be_local,
+            limits: carriage.limits.clone(),
             drain: carriage.drain,
             access_log: carriage.access_log,
             access_log_to: carriage.access_log_to.clone(),

@@ -10,7 +10,7 @@ use landfall_api::landfall::Address;
 use landfall_api::names;
 use landfall_health::Source;
 use landfall_proxy::haproxy::Prefixes;
-use landfall_proxy::{Collect, LogTo};
+use landfall_proxy::{Collect, Limits, LogTo};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 
@@ -227,6 +227,11 @@ fn carriage(options: &DaemonOptions) -> Result<Carriage> {
             Some(file) => LogTo::File(file.clone()),
         },
         collector: options.otlp_endpoint.clone().map(|url| Collect { url, one_of: options.trace_sample.0 }),
+        limits: Limits {
+            connections: options.max_connections,
+            requests: options.max_requests,
+            ..Limits::default()
+        },
         drain: options.drain.0,
         buckets_may_be_local: false,
         bucket_authorities_pem: match &options.bucket_ca {

@@ -120,6 +120,14 @@ pub(crate) struct DaemonOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) bucket_ca: Option<PathBuf>,
 
+    /// Connections of clients that may be open; more are turned away.
+    #[arg(long, default_value_t = 50_000, value_name = "NUMBER")]
+    pub(crate) max_connections: usize,
+
+    /// Requests that may be in flight; more are answered with 503.
+    #[arg(long, default_value_t = 20_000, value_name = "NUMBER")]
+    pub(crate) max_requests: usize,
+
     /// How long requests may still take when the edge is told to stop.
     #[arg(long, default_value = "20s", value_name = "DURATION")]
     pub(crate) drain: Span,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -21,6 +22,13 @@ const LOOK_TICKS: u64 = 5;
 const SWEEP_TICKS: u64 = 20;
 /// How long no client is taken in when that fails: there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Clients that are told at once that there is no room, by each thread, and how long each may take to hear it.
+const TURNED_AWAY_MAX: usize = 256;
+const TURN_AWAY: Duration = Duration::from_secs(1);
+/// What they are told.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Runs a thread until the end.
 pub(crate) fn run(shared: Arc<Shared>, index: usize, listeners: Bound, seed: u64) {
@@ -130,6 +138,9 @@ fn enter(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, client: std::ne
     if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections {
         shared.connections.fetch_sub(1, Ordering::Relaxed);
         shared.meters.rare.overfull.inc();
+        if entrance == Entrance::Plain {
+            turn_away(core, stream);
+        }
         return;
     }
     let _ = stream.set_nodelay(true);
@@ -137,5 +148,25 @@ fn enter(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, client: std::ne
     tokio::task::spawn_local(async move {
         welcome(&core, entrance, stream, Ends { client, server: local }).await;
         core.shared.connections.fetch_sub(1, Ordering::Relaxed);
+    });
+}
+
+/// Tells a client that there is no room; where there are too many of them, not even that.
+fn turn_away(core: &Rc<Core>, mut stream: TcpStream) {
+    if core.turned_away.get() >= TURNED_AWAY_MAX {
+        return;
+    }
+    core.turned_away.set(core.turned_away.get() + 1);
+    let core = core.clone();
+    tokio::task::spawn_local(async move {
+        let told = async {
+            stream.write_all(FULL).await?;
+            stream.shutdown().await?;
+            // What it has sent is taken: else it would be told that nobody listens before it has read our answer.
+            while stream.read(&mut [0; 1024]).await? > 0 {}
+            std::io::Result::Ok(())
+        };
+        let _ = tokio::time::timeout(TURN_AWAY, told).await;
+        core.turned_away.set(core.turned_away.get().saturating_sub(1));
     });
 }

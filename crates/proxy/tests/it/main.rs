@@ -9,6 +9,7 @@ mod disagree;
 mod floods;
 mod forward;
 mod https;
+mod limits;
 mod link;
 mod ports;
 mod restart;

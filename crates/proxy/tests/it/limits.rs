@@ -1,0 +1,100 @@
+//! What has an end: connections, and the time that anything may take; and what is counted of it.
+
+use landfall_api::landfall::Timeouts;
+use landfall_proxy::{Config, Limits};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::support::Rig;
+use crate::support::backend::{self, Backend};
+use crate::support::raw::{Client, ask, get};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+#[tokio::test]
+async fn who_comes_when_there_is_no_room_is_told_so() {
+    let backend = Backend::new("one").await;
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let rig = Rig::with_config(&[backend.address], Config { limits, ..Config::default() });
+    let mut first = Client::new(rig.address()).await;
+    first.send(GET).await;
+    assert_eq!(first.answer().await.unwrap().status, 200);
+    let answer = get(rig.address(), "a", "/").await;
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+    assert!(rig.registry.render().contains("landfall_proxy_connections_refused_total 1"));
+    first.send(GET).await;
+    assert_eq!(first.answer().await.unwrap().status, 200, "those who are there stay");
+    drop(first);
+    while get(rig.address(), "a", "/").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_as_a_whole_is_given_up() {
+    let silent = backend::bytes(b"", true).await;
+    let mut rig = Rig::with(&[silent]);
+    rig.serve("web", &[silent], |plan| {
+        plan.timeouts = Some(Timeouts { request_ms: Some(200), ..Timeouts::default() });
+    });
+    rig.follow();
+    let answer = get(rig.address(), "a", "/").await;
+    assert_eq!((answer.status, answer.body.as_str()), (504, "no answer in time"), "{answer:?}");
+    // One that has begun breaks off.
+    let slow = backend::bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi", true).await;
+    rig.serve("web", &[slow], |plan| {
+        plan.timeouts = Some(Timeouts { request_ms: Some(200), ..Timeouts::default() });
+    });
+    rig.follow();
+    assert!(ask(rig.address(), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.is_none());
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_does_not_take_connections_in_time_is_given_up() {
+    // Its queue is full, and what comes then gets no word.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let full = socket.listen(1).unwrap();
+    let at = full.local_addr().unwrap();
+    let waiting = (TcpStream::connect(at).await.unwrap(), TcpStream::connect(at).await.unwrap());
+    let mut rig = Rig::with(&[at]);
+    let hasty = |plan: &mut landfall_api::landfall::TrafficPlanSpec| {
+        plan.timeouts = Some(Timeouts { connect_ms: Some(100), ..Timeouts::default() });
+    };
+    rig.serve("web", &[at], hasty);
+    rig.follow();
+    let answer = get(rig.address(), "a", "/").await;
+    assert_eq!((answer.status, answer.body.as_str()), (504, "no connection was made in time"), "{answer:?}");
+    // Where there is another, nobody notices.
+    let backend = Backend::new("other").await;
+    rig.serve("web", &[at, backend.address], hasty);
+    rig.follow();
+    for _ in 0..5 {
+        let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+        assert_eq!(ask(rig.address(), post).await.unwrap().status, 200);
+    }
+    drop(waiting);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn retries_and_durations_are_counted() {
+    let backend = Backend::new("one").await;
+    let rig = Rig::with(&[backend.address, backend::nobody().await]);
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+    for _ in 0..30 {
+        assert_eq!(ask(rig.address(), post).await.unwrap().status, 200);
+    }
+    let counted = rig.registry.render();
+    let of = |name: &str| -> f64 {
+        let row = format!("{name}{{route=\"shop/web\",service=\"shop/web\",cluster=\"paris\"}} ");
+        let line = counted.lines().find_map(|line| line.strip_prefix(row.as_str()));
+        line.unwrap_or_else(|| panic!("no {row} in {counted}")).parse().unwrap()
+    };
+    assert!(of("landfall_proxy_retries_total") > 0.0, "{counted}");
+    assert_eq!(of("landfall_proxy_request_duration_seconds_count"), 30.0);
+    assert!(of("landfall_proxy_request_duration_seconds_sum") > 0.0);
+    assert!(counted.contains("cluster=\"paris\",le=\"+Inf\"} 30"), "{counted}");
+    rig.stop().await;
+}
