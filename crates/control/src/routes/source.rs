@@ -244,7 +244,7 @@ fn source_status(
         Condition { last_transition_time, ..condition.clone() }
     };
     let status = MultiClusterIngressStatus {
-        vip: addresses.first().and_then(|first| first.ip.clone().or_else(|| first.hostname.clone())),
+        vip: plan::lasting_address(before.vip.as_deref(), &addresses),
         addresses,
         clusters: clusters.into_iter().collect(),
         conditions: conditions.iter().map(since).collect(),

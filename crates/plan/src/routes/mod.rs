@@ -19,6 +19,7 @@ mod condition;
 mod derive;
 pub mod explain;
 mod ingress;
+mod lasting;
 mod options;
 mod origin;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use class::{CLASS, CONTROLLER, Classes};
 pub use condition::{ACCEPTED, RESOLVED, conditions};
 pub use derive::{DERIVED_LABEL, Derived, derive, derived_name, selection};
 pub use ingress::{Surroundings, of_ingress, of_multi_cluster};
+pub use lasting::lasting_address;
 pub use options::PREFIX as ANNOTATIONS;
 pub use origin::{Origin, origin};
 
