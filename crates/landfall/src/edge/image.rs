@@ -1,13 +1,15 @@
 //! `landfall edge image`: a container image of this very program, for members whose nodes cannot pull one.
 //!
 //! An archive as `docker save` writes it, which `docker load`, `podman load` and `ctr images import` take. It holds one layer: the
-//! program, and, where it is not static, the libraries that this process has loaded.
+//! program, and, where it is not static, the libraries that this process has loaded. Pods of groups hold virtual IPs by keepalived: where
+//! this machine has it, it comes along with its libraries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use aws_lc_rs::digest::{self, SHA256};
@@ -22,27 +24,76 @@ const PROGRAM: &str = "bin/landfall";
 const PT_INTERP: u32 = 3;
 /// A loader's path is not longer than this.
 const PATH_BYTES_MAX: u64 = 4096;
+/// Where keepalived is looked for, and where it is in the image.
+const KEEPALIVED: [&str; 4] =
+    ["/usr/sbin/keepalived", "/usr/local/sbin/keepalived", "/usr/bin/keepalived", "/sbin/keepalived"];
+const KEEPALIVED_INSIDE: &str = "bin/keepalived";
+/// keepalived asks who root is before it speaks to anybody as root.
+const USERS: (&str, &str) = ("etc/passwd", "root:x:0:0:root:/:/bin/false\n");
+
+/// Paths in the image, and where they come from.
+type Content = BTreeMap<String, Origin>;
+
+/// Where a file of the image comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    File(PathBuf),
+    Text(&'static str),
+}
 
 pub(super) fn run(options: &ImageOptions) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let maps = std::fs::read_to_string("/proc/self/maps").context("cannot see which libraries are loaded")?;
-    let content = content(&program, interpreter(&program)?, &maps);
+    let mut content = content(&program, interpreter(&program)?, &maps);
+    let keepalived = KEEPALIVED.iter().map(Path::new).find(|path| path.is_file());
+    if let Some(keepalived) = keepalived {
+        content.extend(with_keepalived(keepalived, &libraries(keepalived)?));
+    }
     let write = || archive(&options.output, &content, &options.tag);
     let bytes = write().with_context(|| format!("cannot write {}", options.output.display()))?;
     say(&format!("{}: image {}, {} MB", options.output.display(), options.tag, bytes >> 20));
+    say(&match keepalived {
+        Some(path) => format!("With {}: pods of groups can hold virtual IPs.", path.display()),
+        None => {
+            "Without keepalived, which this machine does not have: pods of groups cannot hold virtual IPs. \
+            Install the package keepalived and write the image again if they shall."
+                .into()
+        }
+    });
     Ok(())
 }
 
-/// What the layer holds: paths in the image, and where they come from.
-fn content(program: &Path, interpreter: Option<String>, maps: &str) -> BTreeMap<String, PathBuf> {
-    let mut content = BTreeMap::from([(PROGRAM.to_owned(), program.to_owned())]);
+/// What the layer holds of this program.
+fn content(program: &Path, interpreter: Option<String>, maps: &str) -> Content {
+    let mut content = BTreeMap::from([(PROGRAM.to_owned(), Origin::File(program.to_owned()))]);
     let Some(interpreter) = interpreter else { return content };
     let path = |line: &str| line.split_once('/').map(|(_, path)| format!("/{path}"));
     let libraries = maps.lines().filter_map(path).filter(|path| path.contains(".so"));
-    for path in libraries.chain([interpreter]) {
-        content.insert(path.trim_start_matches('/').to_owned(), PathBuf::from(path));
-    }
+    content.extend(libraries.chain([interpreter]).map(same_place));
     content
+}
+
+/// What it holds of keepalived.
+fn with_keepalived(program: &Path, libraries: &str) -> Content {
+    // Lines such as `libc.so.6 => /lib/libc.so.6 (0x…)`, and `/lib64/ld.so.2 (0x…)`.
+    let path = |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(str::to_owned);
+    let mut content: Content = libraries.lines().filter_map(path).map(same_place).collect();
+    content.insert(KEEPALIVED_INSIDE.to_owned(), Origin::File(program.to_owned()));
+    content.insert(USERS.0.to_owned(), Origin::Text(USERS.1));
+    content
+}
+
+fn same_place(path: String) -> (String, Origin) {
+    (path.trim_start_matches('/').to_owned(), Origin::File(path.into()))
+}
+
+/// The libraries that another program would load, as its loader tells it; none for a static one.
+fn libraries(program: &Path) -> Result<String> {
+    let Some(loader) = interpreter(program)? else { return Ok(String::new()) };
+    let failed = || format!("cannot see which libraries {} needs", program.display());
+    let output = Command::new(loader).arg("--list").arg(program).output().with_context(failed)?;
+    anyhow::ensure!(output.status.success(), "{}: {}", failed(), String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The loader that a program names; none for a static one.
@@ -71,7 +122,7 @@ fn interpreter(program: &Path) -> Result<Option<String>> {
 }
 
 /// Writes the archive; gives its size.
-fn archive(file: &Path, content: &BTreeMap<String, PathBuf>, tag: &str) -> io::Result<u64> {
+fn archive(file: &Path, content: &Content, tag: &str) -> io::Result<u64> {
     // Twice: an archive says how long its parts are before it holds them.
     let mut measured = Measured { inner: io::sink(), length: 0, digest: digest::Context::new(&SHA256) };
     layer(&mut measured, content)?;
@@ -106,7 +157,7 @@ fn archive(file: &Path, content: &BTreeMap<String, PathBuf>, tag: &str) -> io::R
 }
 
 /// Writes the layer: the same bytes for the same content.
-fn layer(out: impl Write, content: &BTreeMap<String, PathBuf>) -> io::Result<()> {
+fn layer(out: impl Write, content: &Content) -> io::Result<()> {
     let mut tar = tar::Builder::new(out);
     let above =
         |path: &String| path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect::<Vec<_>>();
@@ -117,9 +168,16 @@ fn layer(out: impl Write, content: &BTreeMap<String, PathBuf>) -> io::Result<()>
         tar.append_data(&mut header, format!("{directory}/"), io::empty())?;
     }
     for (to, from) in content {
-        let file = File::open(from)?;
-        let length = file.metadata()?.len();
-        tar.append_data(&mut header(length, 0o755), to, file.take(length))?;
+        match from {
+            Origin::File(path) => {
+                let file = File::open(path)?;
+                let length = file.metadata()?.len();
+                tar.append_data(&mut header(length, 0o755), to, file.take(length))?;
+            }
+            Origin::Text(text) => {
+                tar.append_data(&mut header(text.len() as u64, 0o644), to, text.as_bytes())?
+            }
+        }
     }
     tar.finish()
 }
@@ -195,6 +253,11 @@ mod tests {
         };
         assert_eq!(names(None), ["bin/landfall"]);
         assert_eq!(names(Some("/lib64/ld.so.2")), ["bin/landfall", "lib64/ld.so.2", "usr/lib/libc.so.6"]);
+        let listed =
+            "\tlinux-vdso.so.1 (0x7f)\n\tlibnl.so.2 => /lib/libnl.so.2 (0x7f)\n\t/lib64/ld.so.2 (0x7f)\n";
+        let names: Vec<String> =
+            with_keepalived(Path::new("/usr/sbin/keepalived"), listed).into_keys().collect();
+        assert_eq!(names, ["bin/keepalived", "etc/passwd", "lib/libnl.so.2", "lib64/ld.so.2"]);
     }
 
     #[test]
@@ -203,7 +266,10 @@ mod tests {
         let program = directory.path().join("program");
         std::fs::write(&program, vec![7; 1000]).unwrap();
         let file = directory.path().join("image.tar");
-        let content = BTreeMap::from([(PROGRAM.to_owned(), program)]);
+        let content = BTreeMap::from([
+            (PROGRAM.to_owned(), Origin::File(program)),
+            (USERS.0.to_owned(), Origin::Text(USERS.1)),
+        ]);
         let size = archive(&file, &content, "landfall:test").unwrap();
         assert_eq!(size, std::fs::metadata(&file).unwrap().len());
         let mut parts = BTreeMap::new();
@@ -224,7 +290,7 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().path().unwrap().display().to_string())
             .collect();
-        assert_eq!(inside, ["bin/", "tmp/", "bin/landfall"]);
+        assert_eq!(inside, ["bin/", "etc/", "tmp/", "bin/landfall", "etc/passwd"]);
     }
 
     #[test]
