@@ -56,7 +56,7 @@ pub(super) fn stateful_set(name: &str, group: &Group, cluster: &str, installed: 
         format!("--group={own}"),
         "--data-dir=/data".into(),
         format!("--keep-in={KEPT}"),
-        "--advertise=$(HOST_IP)".into(),
+        "--advertise=$(HOST_IPS)".into(),
         format!("--vip-keeper={MEETING}"),
         "--in-cluster".into(),
     ];
@@ -71,7 +71,8 @@ pub(super) fn stateful_set(name: &str, group: &Group, cluster: &str, installed: 
         "env": [
             field("POD_NAME", "metadata.name"),
             field("NODE_NAME", "spec.nodeName"),
-            field("HOST_IP", "status.hostIP"),
+            // Of each family that the node has.
+            field("HOST_IPS", "status.hostIPs"),
             {"name": "LANDFALL_EDGE_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": "token", "optional": true}}},
         ],
         "ports": PORTS.map(|(name, port, _)| json!({"name": name, "containerPort": port, "hostPort": port, "protocol": "TCP"})),
@@ -81,7 +82,8 @@ pub(super) fn stateful_set(name: &str, group: &Group, cluster: &str, installed: 
             || json!({"requests": {"cpu": "50m", "memory": "64Mi"}}),
             |resources| serde_json::to_value(resources).unwrap_or_default(),
         ),
-        "securityContext": {"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}},
+        // Where the keeper is killed, keepalived dies with its container, and nobody but the edge can take the addresses off.
+        "securityContext": {"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE", "NET_ADMIN"]}},
         "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "vip", "mountPath": MEETING}],
     });
     let keeper = json!({
@@ -152,6 +154,10 @@ mod tests {
         let own = apart["labelSelector"]["matchLabels"]["app"].as_str();
         assert_eq!(own, set["spec"]["template"]["metadata"]["labels"]["app"].as_str());
         assert!(pod["containers"][0]["args"].to_string().contains("--group=blue"));
+        for container in pod["containers"].as_array().expect("containers") {
+            let may = container["securityContext"]["capabilities"]["add"].to_string();
+            assert!(may.contains("NET_ADMIN"), "whoever is left takes addresses off: {container}");
+        }
     }
 
     #[test]

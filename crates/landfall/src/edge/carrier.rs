@@ -1,7 +1,7 @@
 //! `Carrier`: this edge's proxy, brought to what plans, routes and the own cluster say.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +66,10 @@ impl Carrier {
         let carriage = &edge.carriage;
         let (hub, hub_name) = hub(&edge.trust.url);
         let listening = [&carriage.http, &carriage.https, &carriage.peer, &edge.dns];
-        let own = listening.into_iter().flatten().chain(&edge.admin);
+        // The admin port takes in IPv4 at the address of IPv6, too.
+        let wide = |at: &SocketAddr| at.is_ipv6() && at.ip().is_unspecified();
+        let twin = edge.admin.filter(wide).map(|at| (Ipv4Addr::UNSPECIFIED, at.port()).into());
+        let own = listening.into_iter().flatten().chain(&edge.admin).chain(&twin);
         let reserved: Vec<Reserved> = own
             .map(|at| Reserved { at: *at, udp: edge.dns.contains(at) || edge.dns_inside.contains(at) })
             .collect();

@@ -16,6 +16,7 @@ use landfall_runtime::tasks::Tasks;
 
 use super::carrier::{Carriage, Carrier};
 use super::core::{Config, Core};
+use super::entrance::Entrance;
 use super::options::DaemonOptions;
 use super::own::Access;
 use super::trust::Trust;
@@ -180,14 +181,14 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         },
         token: options.token.clone().filter(|token| !token.is_empty()),
         data_dir: options.data_dir.clone(),
-        dns: options.dns_listen.iter().map(|listen| listen.0).collect(),
-        dns_inside: options.dns_listen_inside.iter().map(|listen| listen.0).collect(),
+        dns: addresses(&options.dns_listen),
+        dns_inside: addresses(&options.dns_listen_inside),
         dns_threads: 0,
         inside: options.inside.clone(),
         geo_database: options.geo_database.clone(),
         transfer_keys: options.transfer_key_file.as_deref().map(keys::read).transpose()?.unwrap_or_default(),
         secondaries: options.notify.iter().map(|text| keys::secondary(text)).collect::<Result<_>>()?,
-        admin: options.admin_listen.map(|listen| listen.0),
+        admin: options.admin_listen.and_then(Entrance::widest),
         addresses: options.advertise.iter().map(address).collect(),
         peer_address: options.peer_address.clone(),
         node: options.node.clone().filter(|node| !node.is_empty()),
@@ -212,9 +213,9 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
 fn carriage(options: &DaemonOptions) -> Result<Carriage> {
     let prefixes = options.proxy_protocol_from.iter().map(String::as_str);
     Ok(Carriage {
-        http: options.http_listen.iter().map(|listen| listen.0).collect(),
-        https: options.https_listen.iter().map(|listen| listen.0).collect(),
-        peer: options.peer_listen.iter().map(|listen| listen.0).collect(),
+        http: addresses(&options.http_listen),
+        https: addresses(&options.https_listen),
+        peer: addresses(&options.peer_listen),
         ports_on: options.ports_on.clone(),
         proxy_protocol_from: Prefixes::parse(prefixes).map_err(|wrong| {
             anyhow::anyhow!("--proxy-protocol-from: {wrong:?} is no prefix such as 10.0.0.0/8")
@@ -239,6 +240,10 @@ fn carriage(options: &DaemonOptions) -> Result<Carriage> {
             None => Vec::new(),
         },
     })
+}
+
+fn addresses(entrances: &[Entrance]) -> Vec<SocketAddr> {
+    entrances.iter().flat_map(|entrance| entrance.addresses()).collect()
 }
 
 /// As given; else those where clients reach it, which are its node's where it has the node's network.

@@ -6,7 +6,7 @@
 //!    └────────┴─── votes, load ◄── prober, carrier ◄───┘ └── own (the member's endpoints)
 //! ```
 //!
-//! Reading order: [`options`] (what is typed), [`daemon`] (start and stop), [`trust`] and [`identity`] (coming in), [`session`]
+//! Reading order: [`options`] and [`entrance`] (what is typed), [`daemon`] (start and stop), [`trust`] and [`identity`] (coming in), [`session`]
 //! (being at the hub), [`book`] (plans), [`core`] (what follows from them), [`bridge`], [`targets`] and [`failover`] (pure), [`status`], [`own`],
 //! [`voice`], [`carrier`], [`vips`], [`admin`], and for edges that are pods [`vault`], [`reach`] and [`doors`]; then [`token`], [`revoke`], [`manifests`], [`install`],
 //! [`resolver`] and [`image`], which are commands over the public API.
@@ -18,6 +18,7 @@ pub(crate) mod carrier;
 pub(crate) mod core;
 pub(crate) mod daemon;
 mod doors;
+mod entrance;
 mod failover;
 mod file;
 mod identity;

@@ -7,8 +7,9 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 use landfall_proxy::AccessLog;
 
+use super::entrance::Entrance;
 use crate::basics::options::Connection;
-use crate::cli::{Listen, Span};
+use crate::cli::Span;
 use crate::clusters::options::{HubConnection, MemberConnection};
 
 const EXAMPLES: &str = "\
@@ -69,23 +70,23 @@ pub(crate) struct DaemonOptions {
 
     /// Answer names here, over UDP and TCP; may be repeated.
     #[arg(long, value_name = "[ADDR]:PORT")]
-    pub(crate) dns_listen: Vec<Listen>,
+    pub(crate) dns_listen: Vec<Entrance>,
 
     /// The same for clients inside its member alone, such as the member's resolver; may be repeated.
     #[arg(long, value_name = "[ADDR]:PORT")]
-    pub(crate) dns_listen_inside: Vec<Listen>,
+    pub(crate) dns_listen_inside: Vec<Entrance>,
 
     /// Carry HTTP here, as Ingresses say; may be repeated.
     #[arg(long, value_name = "[ADDR]:PORT")]
-    pub(crate) http_listen: Vec<Listen>,
+    pub(crate) http_listen: Vec<Entrance>,
 
     /// Carry HTTPS here; may be repeated.
     #[arg(long, value_name = "[ADDR]:PORT")]
-    pub(crate) https_listen: Vec<Listen>,
+    pub(crate) https_listen: Vec<Entrance>,
 
     /// Let other edges in here, with what they carry for this member; may be repeated.
     #[arg(long, value_name = "[ADDR]:PORT")]
-    pub(crate) peer_listen: Vec<Listen>,
+    pub(crate) peer_listen: Vec<Entrance>,
 
     /// Carry ports of Services of type LoadBalancer on this address; may be repeated. Where HTTP is carried on the same port of
     /// the same address, the Service is told that it cannot have it.
@@ -155,7 +156,7 @@ pub(crate) struct DaemonOptions {
 
     /// Tell about itself here: /healthz, /readyz, /metrics, /plans, /routes and /votes, over HTTP and to everybody who asks.
     #[arg(long, value_name = "[ADDR]:PORT")]
-    pub(crate) admin_listen: Option<Listen>,
+    pub(crate) admin_listen: Option<Entrance>,
 
     /// An address or host name where clients reach it; may be repeated.
     #[arg(long, env = "LANDFALL_EDGE_ADDRESS", value_delimiter = ',', value_name = "HOST")]
