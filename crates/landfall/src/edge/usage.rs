@@ -1,6 +1,6 @@
 //! `Usage`: what this edge uses of its machine: processor, memory, bytes, connections; and how much there is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
@@ -61,7 +61,9 @@ impl Usage {
 
 fn count() -> Counted {
     let ticks = fs::read_to_string("/proc/self/stat").ok().and_then(|text| ticks(&text)).unwrap_or(0);
-    let bytes = fs::read_to_string("/proc/net/dev").map(|text| bytes(&text)).unwrap_or(0);
+    let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+    let outward = outward(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+    let bytes = bytes(&read("/proc/net/dev"), &outward);
     Counted { at: clock::instant(), ticks, bytes }
 }
 
@@ -74,10 +76,26 @@ fn ticks(stat: &str) -> Option<u64> {
     user.checked_add(system)
 }
 
-/// The bytes that went over all links but the loopback.
-fn bytes(devices: &str) -> u64 {
+/// The links with a way to everybody, as the kernel lists ways of IPv4 and of IPv6.
+fn outward(routes: &str, routes_v6: &str) -> BTreeSet<String> {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let four = routes.lines().map(words).filter_map(|words| match &words[..] {
+        [link, to, .., mask, _, _, _] if to == "00000000" && mask == "00000000" => Some(link.clone()),
+        _ => None,
+    });
+    let six = routes_v6.lines().map(words).filter_map(|words| match &words[..] {
+        [to, bits, .., link] if bits == "00" && to.bytes().all(|digit| digit == b'0') => Some(link.clone()),
+        _ => None,
+    });
+    four.chain(six).filter(|link| link != "lo").collect()
+}
+
+/// The bytes that went over the links with a way to everybody; where there is none, over all but the loopback. An edge with its node's
+/// network sees the node's bridges and the plugs of its pods, too, over which the same bytes go again.
+fn bytes(devices: &str, outward: &BTreeSet<String>) -> u64 {
     let lines = devices.lines().filter_map(|line| line.split_once(':'));
-    let links = lines.filter(|(name, _)| name.trim() != "lo");
+    let counts = |name: &str| if outward.is_empty() { name != "lo" } else { outward.contains(name) };
+    let links = lines.filter(|(name, _)| counts(name.trim()));
     let sum = |(_, numbers): (&str, &str)| {
         let numbers: Vec<u64> = numbers.split_whitespace().filter_map(|one| one.parse().ok()).collect();
         let at = |place: usize| numbers.get(place).copied().unwrap_or(0);
@@ -112,9 +130,28 @@ mod tests {
         assert_eq!(ticks(stat), Some(300));
         assert_eq!(ticks("7"), None);
         let devices = "Inter-| Receive\n face |bytes\n    lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\n  eth0: 100 1 0 0 0 0 0 0 40 1 0 0 0 0 0 0\n";
-        assert_eq!(bytes(devices), 140);
+        assert_eq!(bytes(devices, &BTreeSet::new()), 140);
         let load = Usage::new().load(3);
         assert!(load.memory.is_some() && load.connections == Some(3));
         assert!(Usage::capacity().contains_key("memory"));
+    }
+    /// An edge with its node's network told of every byte three times: on the uplink, on the bridge of pods, and on a pod's plug.
+    #[test]
+    fn bytes_are_counted_once_where_the_node_has_many_links() {
+        let routes = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n\
+            eth0\t00000000\t0101C80A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
+            cni0\t0001F40A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+        let none = "0".repeat(32);
+        let routes_v6 = format!(
+            "{none} 00 {none} 00 {none} 00000400 00000000 00000000 00000003 eth1\n\
+             {none} 00 {none} 00 {none} ffffffff 00000001 00000000 00200200 lo\n\
+             fe80{} 40 {none} 00 {none} 00000100 00000001 00000000 00000001 cni0\n",
+            "0".repeat(28)
+        );
+        let outward = outward(routes, &routes_v6);
+        assert_eq!(outward.iter().map(String::as_str).collect::<Vec<_>>(), ["eth0", "eth1"]);
+        let link = |name: &str| format!("{name}: 100 1 0 0 0 0 0 0 40 1 0 0 0 0 0 0\n");
+        let devices: String = ["lo", "eth0", "eth1", "cni0", "veth1"].map(link).concat();
+        assert_eq!(bytes(&devices, &outward), 280);
     }
 }
