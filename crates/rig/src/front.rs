@@ -5,30 +5,29 @@
 //! ```
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::program::output;
+use crate::client::{Client, HOST};
+use crate::ear::Ear;
+use crate::program::{find, output};
 use crate::{Error, Link, Node};
 
 /// The address that clients use.
 pub const VIP: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 100);
+/// The same of IPv6, for those who want one.
+pub const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x88, 0, 0, 0, 0, 0x100);
 /// Where edges carry HTTP.
 const HTTP_PORT: u16 = 80;
+/// What keepers start, in the directory.
+const KEEPALIVED: &str = "keepalived";
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two requests of the client.
-const PAUSE: Duration = Duration::from_millis(5);
-/// How long it waits for an answer before it asks again.
-const ANSWER: Duration = Duration::from_millis(100);
 
 /// A front; gone when dropped.
 pub struct Front {
@@ -53,6 +52,8 @@ impl Front {
     /// Starts a hub and so many edges of the group `front`, by a program of ours; its files go into a directory.
     pub fn start(landfall: &Path, directory: &Path, edges: u8) -> Result<Self, Error> {
         let link = Link::start(edges.saturating_add(2))?;
+        let keepalived = find("keepalived").unwrap_or_else(|| "keepalived".into());
+        symlink(keepalived, directory.join(KEEPALIVED)).map_err(Error::io("link keepalived"))?;
         let hub_node = node(&link, 0)?;
         let mut command = hub_node.command(&landfall.display().to_string());
         command.args(["hub", "--listen", &format!("{}:6443", hub_node.address()), "--data-dir"]);
@@ -83,6 +84,7 @@ impl Front {
     fn keeper(&self, at: usize) -> Result<Process, Error> {
         let mut command = self.node(at)?.command(&self.landfall.display().to_string());
         command.args(["edge", "keeper", "--dir"]).arg(self.directory.join(format!("vip-{at}")));
+        command.arg("--keepalived").arg(self.directory.join(KEEPALIVED));
         Process::start(&mut command, &self.directory, &format!("keeper-{at}"))
     }
 
@@ -101,8 +103,34 @@ impl Front {
         command.arg("--data-dir").arg(self.directory.join(format!("edge-{at}")));
         command.arg("--vip-keeper").arg(self.directory.join(format!("vip-{at}")));
         command.args(["--advertise", &node.address().to_string(), "--proxy-threads", "1"]);
-        command.args(["--http-listen", &format!("0.0.0.0:{HTTP_PORT}")]).args(&self.door);
+        command.args(["--http-listen", &format!(":{HTTP_PORT}")]).args(&self.door);
         Process::start(&mut command, &self.directory, &format!("edge-{at}"))
+    }
+
+    /// A group of all edges with the address, and something to answer with, as the hub would write them.
+    pub fn objects(&self) -> Result<Vec<Value>, Error> {
+        let mut edges = Vec::new();
+        for at in 0..self.edges.len() {
+            let addresses = [self.node(at)?.address().to_string()];
+            edges.push(json!({"name": format!("a-{at}"), "addresses": addresses, "priority": 200 - 50 * at}));
+        }
+        let answer = json!({"path": "/", "match": "Prefix", "action": {"fixedResponse": {"statusCode": 200, "body": "hello"}}});
+        let route = json!({"sourceRef": {"kind": "Ingress", "name": "hello"}, "revision": 1, "groups": ["front"],
+            "hosts": [{"host": HOST, "paths": [answer]}], "options": {}});
+        Ok(vec![
+            json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "GroupPlan", "metadata": {"name": "front"}, "spec": {
+                "revision": 1, "members": [{"cluster": "a", "routerId": 7, "vips": [VIP], "edges": edges}],
+            }}),
+            json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "RoutePlan",
+                "metadata": {"name": "ingress-hello", "namespace": "default"}, "spec": route}),
+        ])
+    }
+
+    /// The edges as the hub knows them, in order.
+    pub fn edges(&self) -> Result<Vec<Value>, Error> {
+        let listed: Value =
+            serde_json::from_str(&self.say(&["get", "edges", "-o", "json"])?).unwrap_or_default();
+        Ok(listed["items"].as_array().cloned().unwrap_or_default())
     }
 
     /// Gives objects to the hub.
@@ -192,6 +220,13 @@ impl Front {
         Ok(())
     }
 
+    /// Lets an edge hang, or go on.
+    pub fn freeze_edge(&self, at: usize, frozen: bool) -> Result<(), Error> {
+        let signal = if frozen { "-STOP" } else { "-CONT" };
+        let pids = self.edges.get(at).map(|edge| edge.process.0.id().to_string());
+        output(Command::new("kill").arg(signal).args(pids)).map(drop)
+    }
+
     /// Tells an edge to stop, and waits until it has.
     pub fn stop_edge(&mut self, at: usize) -> Result<(), Error> {
         match self.edges.get_mut(at) {
@@ -216,11 +251,19 @@ impl Front {
         Ok(())
     }
 
-    /// Kills keepalived as `kill -9` does: the process that holds the address.
-    pub fn kill_keepalived(&self, at: usize) -> Result<(), Error> {
-        let file = self.directory.join(format!("vip-{at}/vrrp.pid"));
+    /// Kills keepalived as `kill -9` does: the process that holds the address, or the first one, which watches over it.
+    pub fn kill_keepalived(&self, at: usize, first: bool) -> Result<(), Error> {
+        let name = if first { "keepalived.pid" } else { "vrrp.pid" };
+        let file = self.directory.join(format!("vip-{at}/{name}"));
         let pid = std::fs::read_to_string(file).map_err(Error::io("find keepalived"))?;
         output(Command::new("kill").args(["-KILL", pid.trim()])).map(drop)
+    }
+
+    /// Takes keepalived away from all keepers, or gives it back. One that runs goes on.
+    pub fn hide_keepalived(&self, hidden: bool) -> Result<(), Error> {
+        let (shown, away) = (self.directory.join(KEEPALIVED), self.directory.join("hidden"));
+        let (from, to) = if hidden { (shown, away) } else { (away, shown) };
+        std::fs::rename(from, to).map_err(Error::io("hide keepalived"))
     }
 
     /// keepalived's configuration on the node of an edge; empty where there is none.
@@ -234,9 +277,15 @@ impl Front {
     }
 
     /// A client on a node of its own, which asks at the address until it is dropped.
-    pub fn client(&self) -> Result<Client, Error> {
+    pub fn client(&self, vip: impl Into<IpAddr>) -> Result<Client, Error> {
         let last = self.link.nodes().len().saturating_sub(1);
-        Client::start(node(&self.link, last)?, SocketAddr::from((VIP, HTTP_PORT)))
+        let at = SocketAddr::from((vip.into(), HTTP_PORT));
+        Client::start(at, |asking| node(&self.link, last)?.thread(asking))
+    }
+
+    /// Hears what is said on the link.
+    pub fn ear(&self) -> Result<Ear, Error> {
+        Ear::start(self.link.command("tcpdump"), "br0")
     }
 }
 
@@ -245,76 +294,6 @@ fn node(link: &Link, at: usize) -> Result<&Node, Error> {
         name: at.to_string(),
         known: format!("nodes 0 to {}", link.nodes().len().saturating_sub(1)),
     })
-}
-
-/// Asks again and again.
-pub struct Client {
-    stop: Arc<AtomicBool>,
-    answers: Arc<AtomicUsize>,
-    thread: Option<JoinHandle<Vec<Instant>>>,
-}
-
-impl Client {
-    fn start(node: &Node, at: SocketAddr) -> Result<Self, Error> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let answers = Arc::new(AtomicUsize::new(0));
-        let counted = answers.clone();
-        let thread = node.thread(move || {
-            let mut answered = vec![Instant::now()];
-            while !stopped.load(Ordering::Relaxed) {
-                if ask(at).is_ok() {
-                    answered.push(Instant::now());
-                    counted.fetch_add(1, Ordering::Relaxed);
-                }
-                std::thread::sleep(PAUSE);
-            }
-            answered
-        })?;
-        Ok(Self { stop, answers, thread: Some(thread) })
-    }
-
-    /// How many answers it has got.
-    pub fn answers(&self) -> usize {
-        self.answers.load(Ordering::Relaxed)
-    }
-
-    /// Stops it; the longest time without an answer since a moment, and how many answers came after that.
-    pub fn outage(mut self, since: Instant) -> (Duration, usize) {
-        self.stop.store(true, Ordering::Relaxed);
-        let answered = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        let mut longest = Duration::ZERO;
-        let mut before = None;
-        let mut after = 0;
-        for at in answered {
-            if at >= since {
-                let from = before.map_or(since, |before: Instant| before.max(since));
-                let gap = at.duration_since(from);
-                if gap > longest {
-                    (longest, after) = (gap, 0);
-                }
-                after += 1;
-            }
-            before = Some(at);
-        }
-        (longest, after)
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-/// One request on a connection of its own; any answer will do.
-fn ask(at: SocketAddr) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&at, ANSWER)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: front.example.com\r\nConnection: close\r\n\r\n")?;
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer)?;
-    if answer.starts_with(b"HTTP/1.1 200") { Ok(()) } else { Err(std::io::Error::other("not answered")) }
 }
 
 impl Process {

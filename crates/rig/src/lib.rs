@@ -20,6 +20,7 @@
 //! | `faults`, `delay`, `balancer` | what can be broken, and the load balancer |
 //! | `control` | a running rig takes orders over a socket |
 //! | `link`, `front` | apart from all that: one link with a few nodes, and a group of edges on it |
+//! | `client`, `ear` | who asks an address again and again, and who hears on a link who holds it |
 //! | `traces` | what a rig could leave behind, for those who look |
 //!
 //! Deliberately absent: pods of one cluster cannot reach those of another, and all clusters use the same pod and service
@@ -29,11 +30,13 @@ mod api;
 pub mod assets;
 mod balancer;
 mod cgroup;
+pub mod client;
 mod cluster;
 mod components;
 pub mod control;
 mod daemon;
 mod delay;
+pub mod ear;
 mod error;
 mod faults;
 pub mod front;

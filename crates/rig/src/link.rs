@@ -90,6 +90,13 @@ impl Node {
         self.address
     }
 
+    /// Its hardware address.
+    pub fn hardware(&self) -> Result<String, Error> {
+        let shown = feed(self.command("ip").args(["-o", "link", "show", "eth0"]), "")?;
+        let mut words = shown.split_whitespace().skip_while(|word| *word != "link/ether");
+        Ok(words.nth(1).unwrap_or_default().to_owned())
+    }
+
     /// A program on it.
     pub fn command(&self, program: &str) -> Command {
         self.space.command(program)

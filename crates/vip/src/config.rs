@@ -50,8 +50,14 @@ fn write(out: &mut String, wanted: &Wanted, interface: &str, files: Files<'_>) -
     writeln!(out, "    priority {}", wanted.priority)?;
     writeln!(out, "    advert_int {ADVERT_SECONDS}")?;
     let (first, others) = families(wanted);
-    let peers: Vec<&IpAddr> = wanted.peers.iter().filter(|peer| same_family(peer, first.first())).collect();
-    if let (Some(own), false) = (wanted.own, peers.is_empty()) {
+    let mut peers: Vec<&IpAddr> =
+        wanted.peers.iter().filter(|peer| same_family(peer, first.first())).collect();
+    if let (Some(own), true) = (wanted.own, wanted.unicast) {
+        if peers.is_empty() {
+            // Said to the address itself, which does not leave the node that holds it. Without a peer it would be multicast, and
+            // keepalived lets the address go for a moment when it changes from one to the other.
+            peers.extend(first.first());
+        }
         writeln!(out, "    unicast_src_ip {own}")?;
         block(out, "unicast_peer", peers.iter().map(ToString::to_string))?;
     }
@@ -142,6 +148,7 @@ mod tests {
     #[test]
     fn peers_are_told_one_by_one_in_their_own_family() {
         let mut wanted = wanted(&["192.0.2.100", "2001:db8::100"]);
+        wanted.unicast = true;
         wanted.peers = ["192.0.2.12", "2001:db8::12"].iter().map(|peer| peer.parse().unwrap()).collect();
         check(
             &wanted,
@@ -169,6 +176,14 @@ mod tests {
                 }
             "#]],
         );
+    }
+
+    #[test]
+    fn alone_it_stays_with_unicast() {
+        let wanted = Wanted { unicast: true, ..wanted(&["192.0.2.100"]) };
+        let files = Files { notify: Path::new("/run/notify"), unable: Path::new("/run/unable") };
+        let text = render(&wanted, "eth0", files);
+        assert!(text.contains("unicast_peer {\n        192.0.2.100\n"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use landfall_runtime::tasks::Tasks;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
@@ -39,23 +39,49 @@ impl Paths {
             child_pid: dir.join("vrrp.pid"),
         }
     }
+
+    /// Forgets processes that have ended. In a container the keeper is the first process, who inherits those whose parent was killed:
+    /// until it has heard of their end, keepalived takes them for running, and does not start.
+    fn forget(&self) {
+        let pid = std::fs::read_to_string(&self.child_pid).ok().and_then(|text| text.trim().parse().ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            // It is mostly somebody else's child.
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+        for file in [&self.pid, &self.child_pid] {
+            // It may not be there.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+
+    /// Processes of keepalived that run with this configuration.
+    fn running(&self) -> impl Iterator<Item = Pid> {
+        let config = self.config.display().to_string();
+        [&self.pid, &self.child_pid].into_iter().filter_map(move |file| {
+            let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+            // Another program may have got the number since.
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            String::from_utf8_lossy(&command).contains(&config).then(|| Pid::from_raw(pid)).flatten()
+        })
+    }
 }
 
-/// Waits until the keepalived of a keeper that was killed has ended, too: it is told to, and takes its addresses off.
+/// Waits until all of a keepalived has ended whose keeper, or whose first process, was killed: what is left is told to end by the kernel,
+/// and takes its addresses off. What does not end is killed.
 pub(crate) async fn await_end(paths: &Paths) {
-    let runs = || {
-        let pid = std::fs::read_to_string(&paths.pid).ok()?;
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", pid.trim())).ok()?;
-        (name.trim() == "keepalived").then_some(())
-    };
     let ended = async {
-        while runs().is_some() {
+        while paths.running().next().is_some() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     if tokio::time::timeout(END, ended).await.is_err() {
-        tracing::warn!("a keepalived of an earlier keeper still runs");
+        tracing::warn!("a keepalived of an earlier keeper still runs, and is killed");
+        for pid in paths.running() {
+            // It may have ended in this very moment.
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
+    paths.forget();
 }
 
 /// What keepalived says.

@@ -1,5 +1,6 @@
 //! The keeper: does what its edge wants for as long as the edge lives, and never longer.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -27,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between two starts of a keepalived that does not live.
 const RESTART_FIRST: Duration = Duration::from_millis(50);
 const RESTART_MAX: Duration = Duration::from_secs(5);
+/// So many lines of keepalived's log are told when it ends.
+const SAID_MAX: usize = 6;
 
 /// Why a keeper cannot be one.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +63,8 @@ pub struct Keeper {
     restart: Restart,
     health: Health,
     held: Held,
+    /// The last lines of keepalived's log: they tell why it has ended.
+    said: VecDeque<String>,
 }
 
 /// When a keepalived that has ended is started again.
@@ -102,6 +107,7 @@ impl Keeper {
             restart: Restart { at: None, gap: RESTART_FIRST },
             health: Health { heard: None, checker: None, told: None },
             held: Held { since_ms: now_ms(), ..Held::default() },
+            said: VecDeque::new(),
         })
     }
 
@@ -196,8 +202,12 @@ impl Keeper {
         files::write_whole(&self.paths.config, text.as_bytes()).map_err(failed)?;
         if let Some(process) = &self.process {
             let failed = |error| Reason::KeepalivedFailed.because(format!("it cannot be told: {error}"));
-            return process.reload().map_err(failed);
+            process.reload().map_err(failed)?;
+            self.held.problem = None;
+            return Ok(());
         }
+        // Left by a keeper that was killed and whose directory is gone, as a pod's is.
+        sweep(&wanted.vips).await;
         self.listening = Some(Box::pin(listen::first(wanted.clone())));
         Ok(())
     }
@@ -209,7 +219,6 @@ impl Keeper {
             Ok(process) => {
                 tracing::info!("keepalived runs");
                 self.process = Some(process);
-                self.held.problem = None;
             }
             Err(error) => {
                 self.held.problem = Some(missing(&self.program, &error));
@@ -227,8 +236,9 @@ impl Keeper {
             }
             Ok(Word::Log(line)) => {
                 tracing::debug!(line, "keepalived");
-                if self.held.state == State::Off {
-                    self.held.problem = Some(Reason::KeepalivedFailed.because(line));
+                self.said.push_back(line);
+                if self.said.len() > SAID_MAX {
+                    self.said.pop_front();
                 }
             }
             Err(ended) => {
@@ -236,11 +246,15 @@ impl Keeper {
                 let vips = self.wanted.as_ref().map(|wanted| wanted.vips.clone()).unwrap_or_default();
                 // Nobody else takes them off, and another node will have taken them in a moment.
                 sweep(&vips).await;
+                // What is left of it must not meet the next one, nor put anything on again.
+                keepalived::await_end(&self.paths).await;
+                sweep(&vips).await;
                 let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-                tracing::error!(how, "keepalived has ended; starting it again");
+                let said: Vec<String> = self.said.drain(..).collect();
+                tracing::error!(how, ?said, "keepalived has ended; starting it again");
                 self.become_(State::Off);
-                let ended = || Reason::KeepalivedFailed.because(format!("keepalived has ended ({how})"));
-                self.held.problem.get_or_insert_with(ended);
+                let message = format!("keepalived has ended ({how}); it last said: {}", said.join("; "));
+                self.held.problem = Some(Reason::KeepalivedFailed.because(message));
                 self.again();
             }
         }

@@ -26,7 +26,10 @@ pub struct Wanted {
     pub own: Option<IpAddr>,
     /// Who of several takes an address that nobody holds: the highest.
     pub priority: u8,
-    /// The nodes of the others, where the link carries no multicast; none: multicast.
+    /// Whether adverts go to the others one by one, where the link carries no multicast.
+    #[serde(default)]
+    pub unicast: bool,
+    /// The nodes of the others, for that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<IpAddr>,
     /// Whether this edge may hold them: false while it drains.

@@ -210,6 +210,7 @@ impl Me {
             interface: plan.interface.clone(),
             own: self.own.iter().copied().find(of_family),
             priority: u8::try_from(me.priority).unwrap_or(100).clamp(1, 254),
+            unicast: plan.unicast,
             peers: if plan.unicast { addresses.filter(of_family).collect() } else { Vec::new() },
             able: true,
             check: self.check,

@@ -1,91 +1,31 @@
 //! A virtual IP survives whatever holds it: real edges, real keepers, real keepalived, on one link.
 
-use std::io::{BufRead as _, BufReader};
+use std::fs::File;
+use std::net::IpAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use landfall_rig::front::{Client, Front, VIP};
-use serde_json::{Value, json};
+use landfall_rig::client::Client;
+use landfall_rig::front::{Front, VIP, VIP6};
+use serde_json::json;
 
 use crate::support::{find, skip};
 
-/// Hears who says on the link that it holds the address.
-struct Ear {
-    process: Child,
-    speakers: Arc<Mutex<Vec<String>>>,
-}
-
-impl Ear {
-    fn start(front: &Front) -> Self {
-        let mut command = front.link().command("tcpdump");
-        command.args(["-l", "-n", "--immediate-mode", "-i", "br0", "ip proto 112"]);
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(process.stderr.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("listening on")), "tcpdump hears nothing");
-        let (heard, lines) =
-            (Arc::new(Mutex::default()), BufReader::new(process.stdout.take().unwrap()).lines());
-        let speakers = heard.clone();
-        std::thread::spawn(move || {
-            lines.map_while(Result::ok).for_each(|line| hear(&line, &mut heard.lock().unwrap()))
-        });
-        Self { process, speakers }
-    }
-
-    /// They, in order; those who said it several times in a row once.
-    fn speakers(&self) -> Vec<String> {
-        self.speakers.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Ear {
-    fn drop(&mut self) {
-        // It may be gone already; there is nobody to tell.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Takes in a line such as `12:00:00.0 IP 10.88.0.2 > 224.0.0.18: VRRPv3, Advertisement, vrid 7, prio 200, …`.
-fn hear(line: &str, speakers: &mut Vec<String>) {
-    let mut words = line.split_whitespace().skip_while(|word| *word != "IP").skip(1);
-    // Whoever stops holding it says so with priority 0.
-    if let Some(from) = words.next().filter(|_| !line.contains("prio 0,"))
-        && speakers.last().is_none_or(|last| last != from)
-    {
-        speakers.push(from.to_owned());
-    }
-}
-
 fn front(directory: &Path, edges: u8) -> Option<Front> {
+    let front = bare(directory, edges)?;
+    front.apply(&front.objects().unwrap()).unwrap();
+    Some(front)
+}
+
+/// Edges of a group that nothing is known of yet.
+fn bare(directory: &Path, edges: u8) -> Option<Front> {
     for program in ["keepalived", "tcpdump", "ip"] {
         if find(program).is_none() {
             skip("virtual IPs by keepalived", &format!("{program} not found"));
             return None;
         }
     }
-    let front = Front::start(Path::new(env!("CARGO_BIN_EXE_landfall")), directory, edges).unwrap();
-    front.apply(&objects(&front, edges)).unwrap();
-    Some(front)
-}
-
-/// A group with an address, and something to answer with.
-fn objects(front: &Front, edges: u8) -> Vec<Value> {
-    let edge = |at: usize| {
-        let address = front.node(at).unwrap().address().to_string();
-        json!({"name": format!("a-{at}"), "addresses": [address], "priority": 200 - 50 * at})
-    };
-    let edges: Vec<Value> = (0..edges.into()).map(edge).collect();
-    let answer = json!({"path": "/", "match": "Prefix", "action": {"fixedResponse": {"statusCode": 200, "body": "hello"}}});
-    vec![
-        json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "GroupPlan", "metadata": {"name": "front"}, "spec": {
-            "revision": 1, "members": [{"cluster": "a", "routerId": 7, "vips": [VIP], "edges": edges}],
-        }}),
-        json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "RoutePlan", "metadata": {"name": "ingress-hello", "namespace": "default"},
-            "spec": {"sourceRef": {"kind": "Ingress", "name": "hello"}, "revision": 1, "groups": ["front"],
-                "hosts": [{"host": "front.example.com", "paths": [answer]}], "options": {}}}),
-    ]
+    Some(Front::start(Path::new(env!("CARGO_BIN_EXE_landfall")), directory, edges).unwrap())
 }
 
 /// Breaks something of the holder under a client's eyes: another takes over, nobody disturbs it, and the client goes on.
@@ -96,9 +36,10 @@ fn check(
     mend: impl FnOnce(&mut Front, usize),
 ) {
     let holder = front.holder(None).unwrap();
-    let client: Client = front.client().unwrap();
-    let ear = Ear::start(front);
+    let client: Client = front.client(VIP).unwrap();
+    let ear = front.ear().unwrap();
     let address = |front: &Front, at: usize| front.node(at).unwrap().address().to_string();
+    let hardware = |front: &Front, at: usize| front.node(at).unwrap().hardware().unwrap();
     let first = [address(front, holder)];
     front.until("the holder is heard", |_| Ok(ear.speakers() == first)).unwrap();
     front.until("the client is answered", |_| Ok(client.answers() > 10)).unwrap();
@@ -110,12 +51,19 @@ fn check(
     });
     let answered = client.answers();
     front.until("the client is answered again", |_| Ok(client.answers() > answered + 50)).unwrap();
-    let speakers = ear.speakers();
+    let (speakers, mut claimants) = (ear.speakers(), ear.claimants(VIP.into()));
     mend(front, holder);
-    let (_, answers) = client.outage(since);
+    let (outage, answers) = client.outage(since);
     assert!(answers > 0, "{what}: nothing was answered afterwards");
+    println!("{what}: not answered for {} ms", outage.as_millis());
     let expected = [address(front, holder), address(front, next)];
     assert_eq!(speakers, expected, "{what}: two spoke at once");
+    assert_eq!(claimants.pop(), Some(hardware(front, next)), "{what}: the new holder announces it");
+    // The first may have been asked while it held it.
+    assert!(
+        claimants.iter().all(|who| *who == hardware(front, holder)),
+        "{what}: two answered: {claimants:?}"
+    );
 }
 
 #[test]
@@ -128,7 +76,19 @@ fn an_address_survives_whoever_holds_it() {
         |front, at| front.kill_edge(at),
         |front, at| front.start_edge(at).unwrap(),
     );
-    check("keepalived killed", &mut front, |front, at| front.kill_keepalived(at).unwrap(), |_, _| ());
+    check("keepalived killed", &mut front, |front, at| front.kill_keepalived(at, false).unwrap(), |_, _| ());
+    check(
+        "keepalived's first process killed",
+        &mut front,
+        |front, at| front.kill_keepalived(at, true).unwrap(),
+        |_, _| (),
+    );
+    check(
+        "edge hangs",
+        &mut front,
+        |front, at| front.freeze_edge(at, true).unwrap(),
+        |front, at| front.freeze_edge(at, false).unwrap(),
+    );
     check(
         "keeper killed",
         &mut front,
@@ -149,19 +109,119 @@ fn an_address_survives_whoever_holds_it() {
         |front, at| front.link().plug(front.node(at).unwrap(), false).unwrap(),
         |front, at| front.link().plug(front.node(at).unwrap(), true).unwrap(),
     );
-    // Nobody sees anybody: both hold it. As soon as they see each other, one does.
-    let holder = front.holder(None).unwrap();
+    both_sides_hold_it_and_one_after_that(&front);
+}
+
+/// Nobody sees anybody: both hold it. As soon as they see each other, one does.
+fn both_sides_hold_it_and_one_after_that(front: &Front) {
+    let (holder, ear) = (front.holder(None).unwrap(), front.ear().unwrap());
     front.link().isolate(front.node(holder).unwrap(), true).unwrap();
     front.until("both sides hold it", |front| Ok(front.holders()?.len() == 2)).unwrap();
     front.link().isolate(front.node(holder).unwrap(), false).unwrap();
-    front.holder(None).unwrap();
+    let healed = Instant::now();
+    let left = front.holder(None).unwrap();
+    println!("one holder {} ms after the heal", healed.elapsed().as_millis());
+    ear.forget();
+    let client = front.client(VIP).unwrap();
+    front.until("the client is answered", |_| Ok(client.answers() > 50)).unwrap();
+    assert_eq!(ear.speakers(), [front.node(left).unwrap().address().to_string()], "two speak");
+    let claimants = ear.claimants(VIP.into());
+    let hardware = front.node(left).unwrap().hardware().unwrap();
+    assert!(claimants.iter().all(|who| *who == hardware), "{claimants:?}, not {hardware}");
+}
+
+#[test]
+fn the_address_stays_while_others_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(front) = bare(directory.path(), 3) else { return };
+    let mut objects = front.objects().unwrap();
+    let all = objects[0]["spec"]["members"][0]["edges"].clone();
+    let alone = json!([all[0]]);
+    // Node by node, so that everybody's configuration has a list of all others.
+    objects[0]["spec"]["unicast"] = true.into();
+    objects[0]["spec"]["members"][0]["edges"] = alone.clone();
+    front.apply(&objects).unwrap();
+    let holder = front.holder(None).unwrap();
+    let others = |front: &Front| {
+        let configuration = front.configuration(holder);
+        let known =
+            |at: &usize| configuration.contains(&format!("        {}\n", front.node(*at).unwrap().address()));
+        (0..3).filter(known).count()
+    };
+    let client = front.client(VIP).unwrap();
+    front.until("the client is answered", |_| Ok(client.answers() > 50)).unwrap();
+    let seen = directory.path().join("changes");
+    let mut changes = front.node(holder).unwrap().command("ip");
+    changes.args(["-o", "monitor", "address"]).stdout(File::create(&seen).unwrap());
+    let mut changes = changes.spawn().unwrap();
+    let ear = front.ear().unwrap();
+    for (count, edges) in [(1, json!([all[0], all[2]])), (2, all.clone()), (0, alone), (2, all.clone())] {
+        objects[0]["spec"]["members"][0]["edges"] = edges;
+        let answered = client.answers();
+        front.apply(&objects).unwrap();
+        front.until("the holder knows of them", |front| Ok(others(front) == count)).unwrap();
+        front.until("the client is answered", |_| Ok(client.answers() > answered + 50)).unwrap();
+    }
+    changes.kill().unwrap();
+    changes.wait().unwrap();
+    assert_eq!(front.holders().unwrap(), [holder]);
+    assert_eq!(ear.speakers(), [front.node(holder).unwrap().address().to_string()]);
+    let changes = std::fs::read_to_string(&seen).unwrap();
+    assert!(!changes.contains(&VIP.to_string()), "the address was touched: {changes}");
+}
+
+#[test]
+fn addresses_of_both_families_move_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut front) = front(directory.path(), 2) else { return };
+    let mut objects = front.objects().unwrap();
+    // Of the first family are the adverts.
+    objects[0]["spec"]["members"][0]["vips"] = json!([VIP6, VIP]);
+    front.apply(&objects).unwrap();
+    front.until("the adverts are of IPv6", |front| Ok(front.configuration(0).contains("_excluded"))).unwrap();
+    let holder = front.holder(None).unwrap();
+    let client = front.client(VIP6).unwrap();
+    front.until("the client is answered", |_| Ok(client.answers() > 10)).unwrap();
+    let ear = front.ear().unwrap();
+    front.kill_edge(holder);
+    let next = front.holder(Some(holder)).unwrap();
+    let has = |at: usize, vip: IpAddr| front.node(at).unwrap().has(vip).unwrap();
+    front.until("both have moved", |_| Ok(has(next, VIP6.into()) && !has(holder, VIP6.into()))).unwrap();
+    let answered = client.answers();
+    front.until("the client is answered again", |_| Ok(client.answers() > answered + 50)).unwrap();
+    let hardware = front.node(next).unwrap().hardware().unwrap();
+    for vip in [IpAddr::from(VIP), VIP6.into()] {
+        assert_eq!(ear.claimants(vip).last(), Some(&hardware), "{vip} is announced");
+    }
+}
+
+#[test]
+fn a_node_without_keepalived_says_so_until_it_has_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(front) = front(directory.path(), 2) else { return };
+    let condition = |front: &Front, at: usize| {
+        let edge = front.edges()?.get(at).cloned().unwrap_or_default();
+        let conditions = edge["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let own = conditions.into_iter().find(|condition| condition["type"] == "VirtualIP");
+        Ok(own.and_then(|own| own["reason"].as_str().map(str::to_owned)).unwrap_or_default())
+    };
+    let holder = front.holder(None).unwrap();
+    front.until("it is told", |front| Ok(condition(front, holder)? == "Following")).unwrap();
+    front.hide_keepalived(true).unwrap();
+    front.kill_keepalived(holder, false).unwrap();
+    let next = front.holder(Some(holder)).unwrap();
+    front.until("it is told", |front| Ok(condition(front, holder)? == "KeepalivedMissing")).unwrap();
+    front.hide_keepalived(false).unwrap();
+    front.until("it is told", |front| Ok(condition(front, holder)? == "Following")).unwrap();
+    front.kill_keepalived(next, false).unwrap();
+    assert_eq!(front.holder(Some(next)).unwrap(), holder, "it takes part again");
 }
 
 #[test]
 fn a_newcomer_takes_nothing_that_is_held() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut front) = front(directory.path(), 2) else { return };
-    let mut objects = objects(&front, 2);
+    let mut objects = front.objects().unwrap();
     // Node by node: whoever is not known to the holder hears nothing of it.
     objects[0]["spec"]["unicast"] = true.into();
     front.apply(&objects).unwrap();
@@ -174,17 +234,20 @@ fn a_newcomer_takes_nothing_that_is_held() {
     front.apply(&objects).unwrap();
     front
         .until("the holder knows of nobody else", |front| {
-            Ok(!front.configuration(holder).contains("unicast_peer"))
+            let other = front.node(other)?.address().to_string();
+            Ok(!front.configuration(holder).contains(&other))
         })
         .unwrap();
     // The newcomer knows the holder from its plan on disk, but the holder does not know it.
-    let ear = Ear::start(&front);
+    let ear = front.ear().unwrap();
     front.kill_hub();
     front.start_keeper(other).unwrap();
     front.start_edge(other).unwrap();
     front.until("it listens", |front| Ok(front.configuration(other).contains("unicast_peer"))).unwrap();
-    let client = front.client().unwrap();
+    let client = front.client(VIP).unwrap();
     front.until("the client is answered for a while", |_| Ok(client.answers() > 200)).unwrap();
     assert_eq!(front.holders().unwrap(), [holder]);
-    assert_eq!(ear.speakers(), [front.node(holder).unwrap().address().to_string()], "two spoke");
+    // The holder, which knows of nobody, tells nobody.
+    let (speakers, own) = (ear.speakers(), front.node(holder).unwrap().address().to_string());
+    assert!(speakers.iter().all(|who| *who == own), "the newcomer spoke: {speakers:?}");
 }
