@@ -94,11 +94,18 @@ impl Rig {
     /// # Errors
     /// When there is no such machine, or it is off. That the program fails is in the output.
     pub fn exec(&self, place: &str, program: &str, arguments: &[&str]) -> Result<Output, Error> {
+        run(self.command(place, program)?, program, arguments, place)
+    }
+
+    /// A program on a machine or in the `backbone`, to be started.
+    ///
+    /// # Errors
+    /// When there is no such machine, or it is off.
+    pub fn command(&self, place: &str, program: &str) -> Result<Command, Error> {
         if place == "backbone" {
-            return run(self.shared.world.backbone(program), program, arguments, place);
+            return Ok(self.shared.world.backbone(program));
         }
-        let found = self.with_machine(place, |machine| machine.command(program))?;
-        run(found, program, arguments, place)
+        self.with_machine(place, |machine| machine.command(program))
     }
 
     /// The first process of a machine, or of the backbone.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use landfall_rig::Rig;
+use landfall_rig::{Config, Rig};
 use serde_json::Value;
 
 use crate::support::{PATIENCE, config, eventually, landfall, run, try_kubectl};
@@ -81,8 +81,12 @@ impl Federation {
 
     /// So many hubs; on etcd, when there are several.
     pub(crate) fn with_hubs(name: &str, count: usize) -> Self {
-        let rig =
-            Rig::up(&config(name, 3, 1)).unwrap_or_else(|error| panic!("{}", landfall_rig::chain(&error)));
+        Self::of(&config(name, MEMBERS.len(), 1), count)
+    }
+
+    /// On a rig of some size.
+    pub(crate) fn of(config: &Config, count: usize) -> Self {
+        let rig = Rig::up(config).unwrap_or_else(|error| panic!("{}", landfall_rig::chain(&error)));
         let directory = tempfile::tempdir().unwrap();
         // Held until all are chosen, so that they differ.
         let ports: Vec<TcpListener> =
@@ -169,6 +173,25 @@ impl Federation {
         let mut command = Command::new(landfall());
         command.args(line.split_whitespace()).arg(flag).arg(self.hub_kubeconfig());
         run(command.env_remove("KUBECONFIG")).unwrap_or_else(|said| panic!("landfall {line}: {said}"))
+    }
+
+    /// Makes an image of edges, and gives it to a machine.
+    pub(crate) fn import(&self, machine: &str, tag: &str) {
+        let image = self.directory.path().join("edge.tar");
+        if !image.exists() {
+            run(Command::new(landfall()).args(["edge", "image", "--tag", tag, "-o"]).arg(&image)).unwrap();
+        }
+        let file = image.to_str().unwrap();
+        let import = ["--namespace=k8s.io", "images", "import", "--snapshotter=overlayfs", file];
+        self.exec(machine, "ctr", &import);
+    }
+
+    /// Runs a program on a machine, which succeeds.
+    pub(crate) fn exec(&self, machine: &str, program: &str, arguments: &[&str]) -> String {
+        let output = self.rig.exec(machine, program, arguments).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
     }
 
     pub(crate) fn try_kubectl(&self, place: &str, line: &str) -> Result<String, String> {

@@ -10,6 +10,7 @@ mod day;
 mod faults;
 mod federated;
 mod federation;
+mod groups;
 mod kinds;
 mod leftovers;
 mod losses;

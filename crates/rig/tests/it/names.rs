@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::carries;
 use crate::federated::{Federation, HUB, MEMBERS, becomes, manifest};
-use crate::support::{eventually, landfall, run, try_kubectl, turn};
+use crate::support::{eventually, run, try_kubectl, turn};
 
 /// The first design's name.
 const NAME: &str = "my-service.my-namespace.my-federation.my-domain.com";
 const SERVICE: &str = "service my-service -n my-namespace";
 /// The image of edges, which every node gets.
-const IMAGE: &str = "landfall.dev/edge:test";
+pub(crate) const IMAGE: &str = "landfall.dev/edge:test";
 /// How long answers are watched that must not change: longer than an edge may be silent.
 const STILL: Duration = Duration::from_secs(9);
 /// Clients of these subnets stand near these clusters.
@@ -118,7 +118,7 @@ fn one_edge_alone_changes_nothing(names: &Names) {
          add rule ip alone forward ip saddr {address} drop; add rule ip alone forward ip daddr {address} drop"
     );
     let before = names.verdicts();
-    names.exec("us-east-1", "nft", &[&rules]);
+    names.federation.exec("us-east-1", "nft", &[&rules]);
     becomes("its silence is heard", &5, || names.alive().len());
     let began = Instant::now();
     while began.elapsed() < STILL {
@@ -130,7 +130,7 @@ fn one_edge_alone_changes_nothing(names: &Names) {
     }
     let own = names.federation.object("us-east", SERVICE)["spec"]["clusterIP"].as_str().unwrap().to_owned();
     assert_eq!(names.inside("us-east").first(), Some(&own), "its own clients are served");
-    names.exec("us-east-1", "nft", &["delete table ip alone"]);
+    names.federation.exec("us-east-1", "nft", &["delete table ip alone"]);
     becomes("heard again", &6, || names.alive().len());
 }
 
@@ -192,7 +192,7 @@ fn without_the_hub_answers_go_on(names: &mut Names) {
         if ready && now["metadata"]["uid"] != before { Ok(now) } else { Err(now["status"].clone()) }
     });
     let address = format!("@{}", again["status"]["podIP"].as_str().unwrap());
-    let said = names.exec("eu-west-1", "dig", &["+short", &address, "-p", "5354", NAME]);
+    let said = names.federation.exec("eu-west-1", "dig", &["+short", &address, "-p", "5354", NAME]);
     assert_eq!(settled(addresses(&said)), expected[1], "the pod that came back answers as before");
     for (name, expected) in MEMBERS.iter().zip(&expected) {
         assert_eq!(&settled(names.inside(name)), expected, "{name}");
@@ -239,17 +239,8 @@ pub(crate) struct Names {
 impl Names {
     fn start() -> Self {
         let names = Self { federation: Federation::start("it-names") };
-        let image = names.federation.directory.path().join("edge.tar");
-        run(Command::new(landfall()).args(["edge", "image", "--tag", IMAGE, "-o"]).arg(&image)).unwrap();
         for name in MEMBERS {
-            let import = [
-                "--namespace=k8s.io",
-                "images",
-                "import",
-                "--snapshotter=overlayfs",
-                image.to_str().unwrap(),
-            ];
-            names.exec(&format!("{name}-1"), "ctr", &import);
+            names.federation.import(&format!("{name}-1"), IMAGE);
             names.federation.landfall(&format!("join {name} --kubeconfig MEMBERS --context {name}"));
             let said = names.federation.landfall(&format!(
                 "edge install --kubeconfig MEMBERS --context {name} --service-type LoadBalancer --image {IMAGE}"
@@ -349,14 +340,6 @@ impl Names {
         let output =
             self.federation.rig.exec(&format!("{cluster}-control"), &program, &arguments.collect::<Vec<_>>());
         String::from_utf8_lossy(&output.unwrap().stdout).into_owned()
-    }
-
-    /// Runs a program on a machine, which succeeds.
-    fn exec(&self, machine: &str, program: &str, arguments: &[&str]) -> String {
-        let output = self.federation.rig.exec(machine, program, arguments).unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output.stderr));
-        text(&output.stdout)
     }
 }
 
