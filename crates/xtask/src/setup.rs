@@ -29,6 +29,7 @@ const NEEDS: &[Need] = &[
     Need { program: "etcdctl", package: "etcd-client", suites: "publishing to CoreDNS" },
     Need { program: "curl", package: "curl", suites: "bad input" },
     Need { program: "keepalived", package: "keepalived", suites: "virtual IPs by keepalived" },
+    Need { program: "pgrep", package: "procps", suites: "virtual IPs on a rig" },
     Need { program: "tcpdump", package: "tcpdump", suites: "virtual IPs by keepalived" },
     Need { program: "dig", package: "bind9-dnsutils", suites: "DNS by dig" },
     Need { program: "chromium", package: "chromium", suites: "HTTPS by a browser" },
