@@ -188,6 +188,11 @@ impl Core {
         local
     }
 
+    /// Looks at this thread's part of every target that it has seen.
+    pub(crate) fn each_local(&self, mut look: impl FnMut(&Local)) {
+        self.locals.borrow().values().for_each(|local| look(local));
+    }
+
     /// Forgets targets that are no more, and connections that nobody has needed for a while.
     pub(crate) fn sweep(&self) {
         // A thread without requests lets go of an old table too.

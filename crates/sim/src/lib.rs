@@ -5,12 +5,13 @@
 //! (what Kubernetes' controllers decide), [`luck`] (names and uids that are the same in every run).
 //!
 //! Its nodes and its network: [`address`] (the loopback addresses of a member), [`agent`] (nodes that run pods),
-//! [`echo`] (what pods do), [`forward`] (Services), [`gate`] (faults); [`clients`] ask them all.
+//! [`echo`] (what pods do), [`forward`] (Services), [`gate`] (faults); [`clients`] ask them all, and so does [`curl`].
 
 pub mod address;
 pub mod agent;
 pub mod clients;
 pub mod controllers;
+pub mod curl;
 pub mod echo;
 pub mod forward;
 pub mod gate;

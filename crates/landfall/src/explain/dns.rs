@@ -79,7 +79,7 @@ async fn resolve(plans: &Plans, name: &str) -> Resolved {
 
 /// What the edges say of each cluster.
 fn verdicts(plan: &TrafficPlanSpec) -> Vec<Vec<String>> {
-    let head = ["CLUSTER", "VERDICT", "SINCE", "ENDPOINTS", "VOTES", "WHY"];
+    let head = ["CLUSTER", "VERDICT", "SINCE", "ENDPOINTS", "LOAD", "VOTES", "WHY"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(plan.clusters.iter().map(verdict));
     rows
@@ -95,9 +95,20 @@ fn verdict(cluster: &PlanCluster) -> Vec<String> {
         if verdict.up { "up" } else { "down" }.to_owned(),
         verdict.since.as_ref().map_or_else(|| "-".to_owned(), |since| since.0.to_string()),
         cluster.endpoints.to_string(),
+        load(cluster),
         or_dash(votes.join(", ")),
         or_dash(verdict.reason.clone()),
     ]
+}
+
+/// What a cluster carries of what it can, in requests a second.
+fn load(cluster: &PlanCluster) -> String {
+    match (cluster.load, cluster.capacity) {
+        (Some(load), Some(capacity)) => format!("{load:.0} of {capacity:.0} requests/s"),
+        (Some(load), None) => format!("{load:.0} requests/s"),
+        (None, Some(capacity)) => format!("room for {capacity:.0} requests/s"),
+        (None, None) => "-".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +145,26 @@ mod tests {
         let whole = TrafficPlanSpec { federation: Some(federation), ..TrafficPlanSpec::default() };
         let key = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
         Plans::from([(key("default", "web"), web), (key(SYSTEM_NAMESPACE, FEDERATION_PLAN), whole)])
+    }
+
+    /// What an answer is made from is in it: how far clusters are, what they carry, and the fence.
+    #[test]
+    fn answers_are_told_with_distance_load_and_fence() {
+        let mut plans = plans();
+        let web = plans.get_mut(&("default".to_owned(), "web".to_owned())).unwrap();
+        web.fence = vec!["east".to_owned()];
+        (web.clusters[0].load, web.clusters[0].capacity) = (Some(180.4), Some(200.0));
+        let choice = landfall_api::landfall::PlanChoice {
+            cluster: "east".to_owned(),
+            fraction: 1.0,
+            reason: "Nearest: 41 ms away".to_owned(),
+        };
+        web.vantages =
+            vec![landfall_api::landfall::PlanVantage { choices: vec![choice], ..Default::default() }];
+        let said = said(&plans, &Resolved::new(), "web.default.fed.example.com", Some("west")).unwrap();
+        for told in ["never outside the fence: east", "180 of 200 requests/s", "Nearest: 41 ms away"] {
+            assert!(said.contains(told), "{told:?} is not in {said}");
+        }
     }
 
     #[test]

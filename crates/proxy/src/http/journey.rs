@@ -25,6 +25,10 @@ use crate::upstream::{Active, Call, Endpoint, Fault, Local, Sender, blame, conne
 
 /// How often a request that waits looks whether its endpoint is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long a request that nobody takes is held back before all are tried again: at first, and each time twice as long.
+const HOLD_FIRST: Duration = Duration::from_millis(100);
+/// So often: together a second and a half.
+const HOLDS_MAX: u32 = 4;
 
 /// Where a request is to go.
 pub(super) struct Errand<'a> {
@@ -68,6 +72,8 @@ pub(super) struct Journey<'a> {
     pub(super) whole: Option<Deadline>,
     tried: SmallVec<[Rc<Endpoint>; 4]>,
     passed: SmallVec<[u16; 4]>,
+    /// So often it was held back.
+    holds: u32,
     luck: u64,
     canary: bool,
     cookie: Option<u16>,
@@ -120,6 +126,7 @@ impl<'a> Journey<'a> {
             whole,
             tried: SmallVec::new(),
             passed: SmallVec::new(),
+            holds: 0,
             luck,
             canary,
             cookie,
@@ -135,15 +142,20 @@ impl<'a> Journey<'a> {
         upload: Upload,
     ) -> Result<Arrival, (Fault, Option<u16>, u32)> {
         let mut next = Some((head, upload));
-        let (mut retries, mut last) = (0, (Fault::Nowhere, None));
+        let (mut retries, mut sent, mut last) = (0, 0, (Fault::Nowhere, None));
         while let Some((head, upload)) = next.take() {
             let Some((choice, why, active)) = self.choose(local) else {
+                // All were tried, and none took it.
+                if last.1.is_some() && self.hold(local).await {
+                    next = Some((head, upload));
+                    continue;
+                }
                 let full = last.1.is_none() && local.has_endpoints();
                 last.0 = if full { Fault::Full } else { last.0 };
                 break;
             };
             // What may be repeated is kept until it is known that it need not be.
-            let spare = (self.repeatable && retries < local.service.retries).then(|| head.clone());
+            let spare = (self.repeatable && sent < local.service.retries).then(|| head.clone());
             let failure = match self.attempt(&local.clone(), &active.endpoint, head, upload).await {
                 Ok((response, sender)) => {
                     self.answered(local, choice, &active.endpoint, response.status());
@@ -154,26 +166,64 @@ impl<'a> Journey<'a> {
             last = (failure.fault, Some(choice));
             self.failed(local, choice, &active.endpoint, &failure);
             let again = failure.back.or_else(|| spare.map(|head| (head, Upload::Empty)));
-            let allowed = failure.fault.may_repeat() && retries < local.service.retries;
-            if !allowed || again.is_none() {
+            let Some(again) = again.filter(|_| last.0.may_repeat() && local.service.retries > 0) else {
                 break;
-            }
-            // Where nothing was sent, nobody is burdened twice.
-            if !failure.fault.nothing_sent() && !local.budget.spend() {
-                last.0 = Fault::Budget;
+            };
+            self.tried.push(active.endpoint.clone());
+            drop(active);
+            if !self.goes_on(local, &mut last, retries, &mut sent).await {
                 break;
             }
             retries += 1;
-            self.tried.push(active.endpoint.clone());
-            // The last attempt goes to another cluster, if there is one.
-            if retries >= local.service.retries {
-                self.passed.push(choice);
-            }
-            self.catch_up(local);
             self.asked = clock::instant();
-            next = again;
+            next = Some(again);
         }
         Err((last.0, last.1, retries))
+    }
+
+    /// Whether there is another attempt. What somebody was sent counts, and costs a try of the budget; where nothing was sent nobody
+    /// is burdened twice, but after as many attempts as may be it is held back before the next.
+    async fn goes_on(
+        &mut self,
+        local: &mut Rc<Local>,
+        last: &mut (Fault, Option<u16>),
+        retries: u32,
+        sent: &mut u32,
+    ) -> bool {
+        // The last attempt goes to another cluster, if there is one.
+        if retries + 1 >= local.service.retries {
+            self.passed.extend(last.1);
+        }
+        if last.0.nothing_sent() {
+            if retries >= local.service.retries {
+                return self.hold(local).await;
+            }
+        } else {
+            *sent += 1;
+            if !local.budget.spend() {
+                last.0 = Fault::Budget;
+                return false;
+            }
+        }
+        self.catch_up(local);
+        true
+    }
+
+    /// Holds the request back for a moment; then all may be tried again. While one cluster is lost, the way to the next may take its
+    /// time. It costs a try of the budget, so that nobody waits in vain for a service that is nowhere; and another edge that has sent it
+    /// here may know a better place.
+    async fn hold(&mut self, local: &mut Rc<Local>) -> bool {
+        let late = self.whole.as_ref().is_some_and(Deadline::is_over);
+        let done = self.holds >= HOLDS_MAX || local.service.retries == 0 || late;
+        if done || self.errand.own_only || !local.budget.spend() {
+            return false;
+        }
+        self.ticket.core.ticker.after(HOLD_FIRST * (1 << self.holds)).await;
+        self.holds += 1;
+        self.tried.clear();
+        self.passed.clear();
+        self.catch_up(local);
+        true
     }
 
     /// The next attempt goes by what is known now: what failed may be gone, and others may have come.

@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 use super::link::{ConnectError, Link};
 
 /// Connections to one edge.
-const CONNECTIONS: usize = 2;
+pub(super) const CONNECTIONS: usize = 2;
 /// A connection takes nothing new after this long: it was made with a certificate of that time.
 const AGE_MAX: Duration = Duration::from_secs(3600);
 /// The most edges that are remembered. Beyond that those whose connections are gone are forgotten.
@@ -73,11 +73,7 @@ impl<B> Pool<B> {
         let slot = known.slots.get(at).expect("the remainder is less than the number of slots");
         let tries = slot.tries.load(Ordering::Acquire);
         let mut open = slot.open.lock().await;
-        if let Some(open) = &*open
-            && !open.sender.is_closed()
-            && open.address == address
-            && open.since.elapsed() < AGE_MAX
-        {
+        if let Some(open) = open.as_ref().filter(|open| open.leads_to(address)) {
             return Ok(open.sender.clone());
         }
         // Somebody has tried in vain while we waited for our turn.
@@ -90,6 +86,12 @@ impl<B> Pool<B> {
         let sender = made?;
         *open = Some(Open { sender: sender.clone(), since: clock::instant(), address: address.to_owned() });
         Ok(sender)
+    }
+
+    /// Whether every connection that an edge may have is open, or being made.
+    pub(crate) fn is_warm(&self, edge: &str, address: &str) -> bool {
+        let known = self.edges.lock().get(edge).cloned();
+        known.is_some_and(|known| known.slots.iter().all(|slot| slot.is_warm(address)))
     }
 
     fn edge(&self, name: &str) -> Arc<Edge<B>> {
@@ -114,6 +116,23 @@ impl<B> Pool<B> {
     {
         let stream = self.link.connect(edge, address).await?;
         speak(stream).await.map_err(|error| ConnectError::Handshake(std::io::Error::other(error)))
+    }
+}
+
+impl<B> Slot<B> {
+    fn is_warm(&self, address: &str) -> bool {
+        match self.open.try_lock() {
+            Ok(open) => open.as_ref().is_some_and(|open| open.leads_to(address)),
+            // Whoever has it makes a connection.
+            Err(_) => true,
+        }
+    }
+}
+
+impl<B> Open<B> {
+    /// Whether it leads there, and takes something new.
+    fn leads_to(&self, address: &str) -> bool {
+        !self.sender.is_closed() && self.address == address && self.since.elapsed() < AGE_MAX
     }
 }
 

@@ -15,6 +15,7 @@ use crate::beside::welcome;
 use crate::core::{Core, Phase, Shared};
 use crate::handover::lead_on;
 use crate::haproxy::Ends;
+use crate::peer::standby;
 use crate::ticker::TICK;
 
 /// Ticks between two looks at connections, and between two sweeps.
@@ -74,6 +75,7 @@ async fn watch(core: &Rc<Core>) {
         }
         if tick % SWEEP_TICKS == 0 {
             core.sweep();
+            standby::keep(core);
         }
         match now {
             Phase::Closed | Phase::Serving | Phase::Draining => {}

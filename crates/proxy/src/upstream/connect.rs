@@ -117,7 +117,7 @@ where
 }
 
 /// HTTP/2 over a stream to another edge.
-async fn http2_to_edge(stream: TlsStream<TcpStream>) -> hyper::Result<http2::SendRequest<Upload>> {
+pub(crate) async fn http2_to_edge(stream: TlsStream<TcpStream>) -> hyper::Result<http2::SendRequest<Upload>> {
     let (sender, connection) = http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
         .initial_stream_window_size(tunnel::STREAM_WINDOW)

@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub(crate) use budget::Budget;
-pub(crate) use connect::{Call, Sender, connect, fault_of};
+pub(crate) use connect::{Call, Sender, connect, fault_of, http2_to_edge};
 pub(crate) use endpoint::{Active, Endpoint};
 pub(crate) use fault::Fault;
 
@@ -28,6 +28,7 @@ use ring::Ring;
 
 use crate::core::Core;
 use crate::meter::Meter;
+use crate::peer::standby::Way;
 use crate::table::{Plan, Reach, Service, Target, Vitals};
 
 /// How long one that cannot be reached is left out at first, at most: to try it again costs one request a moment, and nothing is sent.
@@ -178,6 +179,19 @@ impl Local {
         let pair = pair.into_iter().flatten().filter(fit);
         let least = pair.min_by_key(|endpoint| endpoint.burden(now_ms));
         least.or_else(|| endpoints.iter().filter(fit).min_by_key(|endpoint| endpoint.burden(now_ms)))
+    }
+
+    /// Edges of the first clusters that are not the own, less those that are left out.
+    pub(crate) fn standing_by(&self, now_ms: u64, clusters: usize) -> Vec<Way> {
+        let way = |endpoint: &Rc<Endpoint>| match &endpoint.reach {
+            Reach::Peer { edge, address } if !endpoint.is_out(now_ms) => {
+                Some((edge.clone(), address.clone()))
+            }
+            Reach::Peer { .. } | Reach::Direct(_) => None,
+        };
+        let places = self.service.places.iter().zip(&self.places);
+        let far = places.filter(|(place, _)| !place.choice.own).take(clusters);
+        far.flat_map(|(_, endpoints)| endpoints.iter().filter_map(way)).collect()
     }
 
     /// The cluster of a choice; empty for none.

@@ -74,7 +74,7 @@ impl Edge {
 }
 
 /// Two members with an edge each. What comes in at `paris` is for `lyon`.
-struct Pair {
+pub(crate) struct Pair {
     hub: Authority,
     paris: Edge,
     lyon: Edge,
@@ -134,14 +134,27 @@ impl Pair {
         }
     }
 
-    async fn get(&self) -> Answer {
+    pub(crate) async fn get(&self) -> Answer {
         get(self.paris.http(), "shop.test", "/cart?x=1").await
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.paris.tasks.join().await;
         self.lyon.tasks.join().await;
     }
+}
+
+/// `paris` has the service itself; `lyon`, whose edge is said to be at this address, stands by.
+pub(crate) fn beside(own: SocketAddr, next: SocketAddr) -> Pair {
+    let mut pair = Pair::new(port_of("web"), &[]);
+    let both = Arc::new(plan(&[("paris", 1.0, &[]), ("lyon", 0.0, &[])]));
+    pair.paris.world.plans.insert(key("web"), both);
+    let at = BTreeMap::from([("web".to_owned(), vec![own])]);
+    pair.paris.world.endpoints.insert(key("web"), Arc::new(at));
+    pair.paris.world.federation =
+        Some(roster(&[("paris-1", pair.paris.peer()), ("lyon-1", next.to_string())]));
+    pair.paris.follow();
+    pair
 }
 
 /// Edges, by their names and where they listen for others. Their names begin with the member's.

@@ -8,6 +8,7 @@ mod choice;
 mod disagree;
 mod floods;
 mod forward;
+mod holds;
 mod https;
 mod limits;
 mod link;

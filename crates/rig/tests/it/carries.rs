@@ -10,12 +10,12 @@ use crate::federated::{HUB, MEMBERS, becomes};
 use crate::names::Names;
 use crate::support::{PATIENCE, run};
 
-const HOST: &str = "www.my-domain.com";
+pub(crate) const HOST: &str = "www.my-domain.com";
 /// Where clients of the drill come in, though its own pods are not to be asked.
-const ENTRANCE: &str = "us-east";
+pub(crate) const ENTRANCE: &str = "us-east";
 /// The closest to it, which answers and is lost, and the next.
 pub(crate) const NEAR: &str = "eu-west";
-const NEXT: &str = "asia-east";
+pub(crate) const NEXT: &str = "asia-east";
 /// Requests a second, at each of two kinds of clients. This is a debug build, beside three clusters on a few cores:
 /// `cargo xtask bench drill` asks for more.
 const PER_SECOND: u32 = 25;
@@ -180,7 +180,7 @@ fn curl(address: &str, host: &str) -> String {
 }
 
 /// The cluster that answers who comes in at another; or what went wrong.
-fn who(names: &Names, entrance: &str, host: &str) -> String {
+pub(crate) fn who(names: &Names, entrance: &str, host: &str) -> String {
     let Some(address) = names.entrance(entrance) else { return "no address".into() };
     ask(&address, host)
 }

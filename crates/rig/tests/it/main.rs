@@ -6,7 +6,9 @@
 #![expect(clippy::print_stdout, reason = "what a test prints is shown when it fails")]
 
 mod carries;
+mod classes;
 mod day;
+mod divided;
 mod faults;
 mod federated;
 mod federation;

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::carries;
+use crate::classes::Classes;
+use crate::divided;
 use crate::federated::{Federation, HUB, MEMBERS, becomes, manifest};
 use crate::support::{eventually, run, try_kubectl, turn};
 
 /// The first design's name.
-const NAME: &str = "my-service.my-namespace.my-federation.my-domain.com";
+pub(crate) const NAME: &str = "my-service.my-namespace.my-federation.my-domain.com";
 const SERVICE: &str = "service my-service -n my-namespace";
 /// The image of edges, which every node gets.
 pub(crate) const IMAGE: &str = "landfall.dev/edge:test";
@@ -39,9 +41,13 @@ fn pods_and_others_ask_edges_for_names() {
     without_the_hub_answers_go_on(&mut names);
     carries::ports_of_services(&names);
     carries::the_walkthrough(&names);
-    let drill = carries::Drill::begin(&names);
-    a_dead_cluster_is_left_out(&names, carries::NEAR);
+    let (drill, classes) = (carries::Drill::begin(&names), Classes::begin(&names));
+    a_dead_cluster_is_left_out(&names, carries::NEAR, &classes);
     drill.end(&names);
+    classes.back(&names);
+    divided::by_label(&names);
+    divided::by_canary(&names);
+    divided::by_room(&names);
     edges_leave(&names);
 }
 
@@ -207,7 +213,7 @@ fn without_the_hub_answers_go_on(names: &mut Names) {
     becomes("the same edge, without a token", &(6, first), || (names.alive().len(), uid(names)));
 }
 
-fn a_dead_cluster_is_left_out(names: &Names, dead: &str) {
+fn a_dead_cluster_is_left_out(names: &Names, dead: &str, classes: &Classes) {
     let lost = names.balancer(dead);
     names.federation.rig.kill_cluster(dead).unwrap();
     let killed = Instant::now();
@@ -219,6 +225,7 @@ fn a_dead_cluster_is_left_out(names: &Names, dead: &str) {
         });
         println!("{name} left the dead cluster out after {:.1} s", killed.elapsed().as_secs_f64());
     }
+    classes.lost(names, killed);
 }
 
 fn edges_leave(names: &Names) {
@@ -299,7 +306,7 @@ impl Names {
     }
 
     /// The load balancer of the service in a cluster.
-    fn balancer(&self, cluster: &str) -> String {
+    pub(crate) fn balancer(&self, cluster: &str) -> String {
         let plan = self.federation.object(HUB, "trafficplan my-service -n my-namespace");
         let clusters = plan["spec"]["clusters"].as_array().cloned().unwrap_or_default();
         let found = clusters.iter().find(|one| one["name"] == cluster);
@@ -322,7 +329,7 @@ impl Names {
     }
 
     /// The addresses of the name for a client outside.
-    fn outside(&self, cluster: &str, options: &[&str]) -> Vec<String> {
+    pub(crate) fn outside(&self, cluster: &str, options: &[&str]) -> Vec<String> {
         addresses(&self.dig(cluster, &[&["+short", NAME], options].concat()))
     }
 

@@ -9,14 +9,10 @@
 //!
 //! How long it takes each of them is measured by `cargo xtask bench failover`.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-
-use serde_json::Value;
+use landfall_sim::curl::Curl;
 
 use super::{MEMBERS, becomes, playground};
-use crate::support::{Playground, find, skip, text};
+use crate::support::{Playground, find, skip};
 
 const NAME: &str = "web.default.federation.example.com";
 const PORT: u16 = 8080;
@@ -36,63 +32,13 @@ fn look_up(playground: &Playground) -> Vec<String> {
     Vec::new()
 }
 
-fn curl(addresses: &[String]) -> Command {
-    let mut command = Command::new("curl");
-    command.args(["--silent", "--fail", "--ipv4", "--max-time", "20", "--noproxy", "*", "--resolve"]);
-    command.arg(format!("{NAME}:{PORT}:{}", addresses.join(",")));
-    command
+fn curl(addresses: &[String]) -> Curl {
+    Curl { name: NAME.to_owned(), port: PORT, addresses: addresses.to_vec() }
 }
 
 /// Which cluster answers one request to these addresses; none where nobody does.
 fn ask(addresses: &[String]) -> Option<String> {
-    let output = curl(addresses).arg(format!("http://{NAME}:{PORT}/")).output().unwrap();
-    output.status.success().then(|| cluster(&text(&output.stdout))).flatten()
-}
-
-fn cluster(body: &str) -> Option<String> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    body["cluster"].as_str().map(str::to_owned)
-}
-
-/// One curl for all requests, which keeps its connection and what it knows of the name.
-struct Browser {
-    process: Child,
-    /// Who answered last.
-    last: Arc<Mutex<Option<String>>>,
-}
-
-impl Browser {
-    fn open(addresses: &[String]) -> Self {
-        let mut command = curl(addresses);
-        command.args(["--rate", "5/s", "--no-buffer", "--write-out", "\\n"]);
-        command.arg(format!("http://{NAME}:{PORT}/?[1-1000000]"));
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let last = Arc::new(Mutex::new(None));
-        let seen = last.clone();
-        std::thread::spawn(move || {
-            // An answer is JSON of many lines, one of which tells this.
-            for line in lines.map_while(Result::ok) {
-                let told =
-                    line.trim().strip_prefix("\"cluster\": \"").and_then(|rest| rest.split('"').next());
-                if let Some(cluster) = told {
-                    *seen.lock().unwrap() = Some(cluster.to_owned());
-                }
-            }
-        });
-        Self { process, last }
-    }
-
-    fn last(&self) -> Option<String> {
-        self.last.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    curl(addresses).ask().unwrap()
 }
 
 #[test]
@@ -120,7 +66,7 @@ fn four_classes_of_clients_lose_their_cluster() {
         (found.first().cloned(), found.len())
     });
     let known = look_up(&playground);
-    let browser = Browser::open(&known);
+    let browser = curl(&known).browse().unwrap();
     let well_written = || ask(&look_up(&playground));
     let dumb = || ask(&known);
     let dumber = || ask(&known[..1]);

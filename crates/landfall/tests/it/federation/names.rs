@@ -104,6 +104,19 @@ fn the_nearest_is_first_and_the_dead_are_gone() {
     let explained = text(&explained.stdout);
     assert!(explained.contains("inside") && explained.contains(&format!("A {own}")), "{explained}");
 
+    // What stands behind an answer is told: how far, how busy, and where it may not lead.
+    playground.give(
+        "{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: web}, spec: {capacity: {requestsPerSecond: 50}, \
+         fence: {names: [us-east, eu-west]}}}",
+    );
+    for told in ["never outside the fence: eu-west, us-east", "not asia-east", " requests/s", " ms"] {
+        becomes(&format!("{told:?} is told"), &true, || {
+            text(&playground.landfall(&["explain", "dns", NAME, "--from", "eu-west"]).stdout).contains(told)
+        });
+    }
+    playground.kubectl_ok("delete trafficpolicy web");
+    becomes("nothing is fenced", &3, || playground.answer("asia-east").len());
+
     playground.fault(&["kill", "eu-west"]);
     let dead = of_dead(&playground, "eu-west");
     for cluster in ["us-east", "asia-east"] {

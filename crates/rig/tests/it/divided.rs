@@ -1,0 +1,127 @@
+//! Requests divided among real clusters under load: by label, by a canary's share, and by what the nearest has room for.
+
+use landfall_sim::clients::{Asking, Clients, tally};
+
+use crate::carries::{ENTRANCE, HOST, NEAR, NEXT};
+use crate::federated::{HUB, becomes};
+use crate::names::Names;
+
+/// The host of the MultiClusterIngress.
+const FOO: &str = "foo.bar.com";
+/// Requests a second, and what each endpoint can carry of them where there is a limit; the nearest cluster has two. This is a debug
+/// build, beside three clusters on a few cores: `cargo xtask bench drill` asks for more.
+const PER_SECOND: u32 = 40;
+const CAPACITY: u32 = 10;
+/// So many requests are counted at a time.
+const COUNTED: usize = 200;
+
+const MULTI_CLUSTER: &str = "
+apiVersion: landfall.dev/v1alpha1
+kind: MultiClusterIngress
+metadata: {name: my-mci}
+spec:
+  template:
+    spec:
+      backend: {serviceName: my-mc-service, servicePort: 80}
+      rules: [{host: foo.bar.com, http: {paths: [{backend: {serviceName: my-mc-service, servicePort: 80}}]}}]
+---
+apiVersion: landfall.dev/v1alpha1
+kind: MultiClusterService
+metadata: {name: my-mc-service}
+spec:
+  template:
+    selector: {app: nginx}
+    ports: [{name: web, protocol: TCP, port: 80, targetPort: 8080}]
+    clusters: [{selector: {matchLabels: {shop: open}}}]
+";
+
+/// Clusters come and go by their label, and nobody who asks notices.
+pub(crate) fn by_label(names: &Names) {
+    let label = |cluster: &str, label: &str| {
+        names.federation.kubectl(HUB, &format!("label cluster {cluster} {label} --overwrite"));
+    };
+    label(NEAR, "shop=open");
+    names.federation.create(HUB, MULTI_CLUSTER);
+    becomes("the cluster with the label answers", &NEAR.to_owned(), || {
+        crate::carries::who(names, ENTRANCE, FOO)
+    });
+    let clients = come(names, FOO);
+    all_from(&clients, NEAR, "it alone");
+    // The nearest comes in, and takes over; then the first goes, and comes back.
+    label(ENTRANCE, "shop=open");
+    all_from(&clients, ENTRANCE, "the nearest has the label, too");
+    label(ENTRANCE, "shop-");
+    all_from(&clients, NEAR, "it is alone again");
+    label(NEXT, "shop=open");
+    label(NEAR, "shop-");
+    all_from(&clients, NEXT, "another one is alone");
+    content("clusters by label", clients);
+    names.federation.kubectl(HUB, "delete mci/my-mci mcs/my-mc-service");
+    label(NEXT, "shop-");
+}
+
+/// A tenth is for the cluster that is tried out.
+pub(crate) fn by_canary(names: &Names) {
+    policy(names, &format!("canary: {{percent: 10, clusters: {{names: [{NEXT}]}}}}"));
+    let clients = come(names, HOST);
+    becomes("a tenth", &true, || {
+        let [here, near, next] = percents(&clients);
+        println!("a tenth for {NEXT}: {ENTRANCE} {here} %, {NEAR} {near} %, {NEXT} {next} %");
+        (4..=17).contains(&next) && near == 0
+    });
+    content("a canary", clients);
+    names.federation.kubectl(HUB, "delete trafficpolicy nginx");
+}
+
+/// The nearest keeps what it can carry; the next closest has the rest.
+pub(crate) fn by_room(names: &Names) {
+    policy(names, &format!("capacity: {{requestsPerSecond: {CAPACITY}}}"));
+    let clients = come(names, HOST);
+    becomes("half of it is too much", &true, || {
+        let [here, near, next] = percents(&clients);
+        println!(
+            "{PER_SECOND} requests/s where {} can be carried: {ENTRANCE} {here} %, {NEAR} {near} %, {NEXT} {next} %",
+            2 * CAPACITY
+        );
+        (38..=62).contains(&here) && near >= 33 && next <= 10
+    });
+    content("overflow", clients);
+    names.federation.kubectl(HUB, "delete trafficpolicy nginx");
+}
+
+fn policy(names: &Names, spec: &str) {
+    names.federation.create(
+        HUB,
+        &format!("{{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {{name: nginx}}, spec: {{{spec}}}}}"),
+    );
+}
+
+fn come(names: &Names, host: &str) -> Clients {
+    let address = (names.entrance(ENTRANCE).unwrap().parse::<std::net::IpAddr>().unwrap(), 80).into();
+    let (host, path, patience) = (host.to_owned(), "/".to_owned(), crate::support::PATIENCE);
+    Clients::begin(Asking { addresses: vec![address], host, path, per_second: PER_SECOND, patience }).unwrap()
+}
+
+/// Who answers the next requests, in percent: where clients come in, the closest to it, and the next.
+fn percents(clients: &Clients) -> [usize; 3] {
+    let since = clients.elapsed();
+    let answered = || [ENTRANCE, NEAR, NEXT].map(|name| clients.answered_since(name, since));
+    becomes("requests are answered", &true, || answered().iter().sum::<usize>() > COUNTED);
+    let answered = answered();
+    let all: usize = answered.iter().sum();
+    answered.map(|count| count * 100 / all)
+}
+
+fn all_from(clients: &Clients, cluster: &str, what: &str) {
+    becomes(what, &100, || {
+        let at = [ENTRANCE, NEAR, NEXT].iter().position(|name| *name == cluster).unwrap();
+        percents(clients)[at]
+    });
+}
+
+/// None of them was turned away.
+fn content(what: &str, clients: Clients) {
+    let answers = clients.end();
+    let failed = answers.iter().filter(|answer| answer.by.is_err()).count();
+    assert_eq!(failed, 0, "{what}: {:?}", tally(&answers));
+}
