@@ -3,7 +3,7 @@
 //! Reads:      Cluster, the Secrets they name; members' /readyz, /version and nodes
 //! Decides:    plan::membership
 //! Writes:     status of Cluster, its finalizer, Events
-//! Wakes on:   a Cluster or its Secret changing, and every probe period (2 s)
+//! Wakes on:   a Cluster or its Secret changing, and every probe period (2 s; 0.5 s while probes disagree)
 //! Guarantees: members are probed beside each other; region and zones survive going offline; a changed address or changed
 //!             credentials are used at once; a cluster leaves only after its shards were taken away or let go
 //! Limits:     one probe at a time per member, 2 s each
@@ -33,6 +33,8 @@ pub const ORPHAN_ANNOTATION: &str = "landfall.dev/orphan";
 pub const FORGET_ANNOTATION: &str = "landfall.dev/forget";
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How soon a probe is repeated whose answer was not the usual one.
+const DOUBT: Duration = Duration::from_millis(500);
 /// How often nodes and version are read again.
 const FACTS_EVERY_MS: i64 = 30_000;
 /// How often the time of the last probe is written when nothing else changed.
@@ -124,7 +126,8 @@ async fn watch_over(federation: &Arc<Federation>, member: &Arc<Member>) {
         if cluster.metadata.deletion_timestamp.is_some() {
             leave(federation, member, &cluster).await;
         }
-        let period = settings(&cluster).0;
+        let doubt = if member.health.lock().is_in_doubt() { DOUBT } else { Duration::MAX };
+        let period = settings(&cluster).0.min(doubt);
         // Woken early when its address or its credentials change; probes do not come faster than four a second. One that
         // waited in vain was part of the period: a machine that says nothing at all is found as soon as one that refuses.
         tokio::time::sleep(Duration::from_millis(250)).await;

@@ -127,6 +127,11 @@ impl Health {
         next
     }
 
+    /// Whether the last probes say something else than those before, and not often enough yet: the next must not wait.
+    pub fn is_in_doubt(&self) -> bool {
+        self.against > 0
+    }
+
     /// Since when it is offline, if it is.
     pub fn offline_since_ms(&self) -> Option<i64> {
         (self.state == State::Offline).then_some(self.since_ms)

@@ -13,7 +13,7 @@ use landfall_plan::traffic::unlike;
 use parking_lot::Mutex;
 
 /// An edge lapses so long after its heartbeat was last seen to change, by this hub's own clock.
-const LAPSE: Duration = Duration::from_secs(5);
+const LAPSE: Duration = Duration::from_secs(4);
 /// An edge that has lapsed for so long, and whose member answers, is gone for good: it is no longer counted among those of
 /// whom more than half must be heard.
 const RETIRE: Duration = Duration::from_secs(600);
@@ -446,8 +446,8 @@ mod tests {
         assert_eq!(alive(&edges), "x+y-");
         // The same heartbeat again is no heartbeat.
         assert!(!edges.hear("x", Some(&edge("a", 1, true, 0.0)), None, at(4)).roster);
-        assert!(!edges.lapse(at(5), |_| true));
-        assert!(edges.lapse(at(6), |_| true));
+        assert!(!edges.lapse(at(4), |_| true));
+        assert!(edges.lapse(at(5), |_| true));
         assert_eq!(alive(&edges), "x-y-");
         assert!(edges.hear("x", Some(&edge("a", 2, true, 0.0)), None, at(7)).roster);
         assert_eq!(alive(&edges), "x+y-");

@@ -28,7 +28,7 @@ use super::status;
 use super::vips::Changes;
 
 /// How often the edge says that it is alive.
-const HEARTBEAT: Duration = Duration::from_secs(2);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How often it says what it carries, while it carries something.
 const CARRYING: Duration = Duration::from_secs(1);
 /// Votes are told at most so often.
@@ -219,7 +219,7 @@ async fn heartbeat(core: &Core, edges: &Api<DynamicObject>) -> Ended {
             }
             Err(ended) => return ended,
         }
-        let next = Instant::now() + if carried { CARRYING } else { HEARTBEAT };
+        let next = Instant::now() + HEARTBEAT;
         tokio::time::sleep(TELL_EVERY).await;
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
