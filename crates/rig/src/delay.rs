@@ -23,6 +23,10 @@ const TICK: Duration = Duration::from_micros(500);
 /// How many packets may wait. More are lost, as on a link that is full.
 const WAITING_MAX: u32 = 20_000;
 
+/// How long a queue may be somebody else's, and how often is looked.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+const BUSY_LOOK: Duration = Duration::from_millis(20);
+
 /// A delay that is in force; ends when dropped, and the packets that it holds go on.
 pub(crate) struct Delay {
     number: u16,
@@ -127,7 +131,14 @@ fn open(namespace: &std::fs::File, number: u16) -> std::io::Result<Queue> {
     let network = rustix::thread::LinkNameSpaceType::Network;
     rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(network))?;
     let mut queue = Queue::open()?;
-    queue.bind(number)?;
+    let began = Instant::now();
+    // The one before is closed, but a program that is just being started may still hold a copy of it, until it runs.
+    while let Err(error) = queue.bind(number) {
+        if error.kind() != std::io::ErrorKind::PermissionDenied || began.elapsed() > BUSY_MAX {
+            return Err(error);
+        }
+        std::thread::sleep(BUSY_LOOK);
+    }
     queue.set_queue_max_len(number, WAITING_MAX)?;
     queue.set_nonblocking(true);
     Ok(queue)
