@@ -21,7 +21,7 @@ pub(super) const PEERS: &[(&str, &str)] = &[
 
 /// The host whose service is in another cluster.
 pub(super) const FAR: &str = "far.example.com";
-/// Connections that peers may have, of clients and to servers.
+/// Connections that peers may have, of clients and to servers; where they may not open so many files, they have fewer.
 const CONNECTIONS_MAX: u32 = 50_000;
 
 /// A proxy that runs.
@@ -192,7 +192,7 @@ fn nginx_proxy(directory: &Path, backend: &Backend) -> Result<Contender> {
         "{}{}server {{ listen 127.0.0.1:{plain} reuseport; listen 127.0.0.1:{tls} ssl http2 reuseport; \
          {tls_of_both}server_name *.example.com; \
          location / {{ proxy_pass http://b; proxy_http_version 1.1; {headers} }} }}\n\
-         server {{ listen 127.0.0.1:{plain}; server_name {FAR}; location / {{ proxy_pass https://far; proxy_http_version 1.1; {headers} \
+         server {{ listen 127.0.0.1:{plain}; listen 127.0.0.1:{tls} ssl http2; {tls_of_both}server_name {FAR}; location / {{ proxy_pass https://far; proxy_http_version 1.1; {headers} \
          proxy_ssl_certificate {certificate}; proxy_ssl_certificate_key {key}; proxy_ssl_trusted_certificate {certificate}; \
          proxy_ssl_verify on; proxy_ssl_name svc-1.example.com; proxy_ssl_server_name on; proxy_ssl_protocols TLSv1.3; }} }}",
         upstream("b", behind),
@@ -237,7 +237,7 @@ fn haproxy(directory: &Path, backend: &Backend) -> Result<Contender> {
     let (both, certificate) = (directory.join("both.pem"), backend.certificate.display());
     let (both, behind) = (both.display(), backend.port);
     let defaults = format!(
-        "global\n  nbthread 1\n  maxconn {CONNECTIONS_MAX}\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 600s\n  \
+        "global\n  nbthread 1\n  no strict-limits\n  maxconn {CONNECTIONS_MAX}\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 600s\n  \
          timeout server 60s\n  http-reuse always\n"
     );
     let text = format!(

@@ -4,10 +4,12 @@
 //! tell of the client, route by host, and keep connections open. CPU is what the proxy's process took while the load ran, by the
 //! kernel's count; through two clusters, that of both proxies. Then twenty thousand clients come to each, and ask nothing. Afterwards ours has
 //! five thousand routes: what it weighs, how long a changed route takes until a client sees it, and whether any request fails meanwhile.
+//! What should be reached is told at the end, with what was.
 
 pub(super) mod contender;
 mod idle;
 mod load;
+mod targets;
 
 use std::path::{Path, PathBuf};
 
@@ -38,18 +40,20 @@ type Row = (&'static str, Vec<(&'static str, Figures)>);
 
 pub(super) fn run(settings: &Settings) -> Result<()> {
     setup::install(PEERS)?;
-    idle::allow()?;
-    let (rounds, seconds) = if settings.quick { (3, 3) } else { (5, 5) };
+    let work = Work::new(settings.quick, idle::allow()?);
     let directory = std::env::temp_dir().join(format!("landfall-bench-proxy-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
-    let result = measure(&directory, rounds, seconds);
+    let result = measure(&directory, &work);
     // Nothing more can be done about files that do not go.
     let _ = std::fs::remove_dir_all(&directory);
-    let Figured { table, idle, changes } = result?;
+    let figured = result?;
+    let targets = targets::of(&figured);
+    let Figured { table, idle, changes } = figured;
     show(&table);
     show_idle(&idle);
     say("");
     say(&changes.told());
+    targets::show(&targets);
     if let Some(file) = &settings.json {
         let rows = table.iter().flat_map(|(load, rows)| {
             rows.iter().map(
@@ -58,10 +62,25 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         });
         let rows: Vec<_> = rows.collect();
         let idle: Vec<_> = idle.iter().map(Idle::json).collect();
-        let all = json!({"loads": rows, "idle": idle, "changes": changes.json()});
+        let all = json!({"loads": rows, "idle": idle, "changes": changes.json(), "targets": targets::json(&targets)});
         std::fs::write(file, serde_json::to_vec_pretty(&all)?)?;
     }
     Ok(())
+}
+
+/// How much is done.
+struct Work {
+    rounds: usize,
+    seconds: u32,
+    clients: usize,
+    changes: u32,
+}
+
+impl Work {
+    fn new(quick: bool, clients: usize) -> Self {
+        let (rounds, seconds, changes) = if quick { (3, 3, 50) } else { (5, 5, 1_000) };
+        Self { rounds, seconds, clients, changes }
+    }
 }
 
 /// All that was measured.
@@ -71,7 +90,7 @@ struct Figured {
     changes: Changes,
 }
 
-fn measure(directory: &Path, rounds: usize, seconds: u32) -> Result<Figured> {
+fn measure(directory: &Path, work: &Work) -> Result<Figured> {
     let backend = Backend::start(directory)?;
     let carry = contender::build()?;
     let contenders = start_all(directory, &carry, &backend)?;
@@ -81,29 +100,32 @@ fn measure(directory: &Path, rounds: usize, seconds: u32) -> Result<Figured> {
         let mut all: Vec<(&'static str, Vec<Figures>)> =
             contenders.iter().map(|contender| (contender.name, Vec::new())).collect();
         // In turn, so that a slow moment of the machine meets all of them.
-        for _ in 0..rounds {
+        for _ in 0..work.rounds {
             for (contender, (_, figures)) in contenders.iter().zip(&mut all) {
-                figures.push(load(contender, one, seconds)?);
+                figures.push(load(contender, one, work.seconds)?);
             }
         }
-        let middle = all.into_iter().map(|(name, figures)| (name, Figures::middle(figures)));
+        let middle = all.into_iter().map(|(name, figures)| (name, Figures::middle(&figures)));
         table.push((one.name, middle.collect()));
     }
     drop(contenders);
     // New ones: what the others weigh tells of the load.
     let mut idle = Vec::new();
     for contender in start_all(directory, &carry, &backend)? {
-        say(&format!("==> {} clients that ask nothing: {}", idle::CLIENTS, contender.name));
-        idle.push(idle::run(&contender)?);
+        say(&format!("==> {} clients that ask nothing: {}", work.clients, contender.name));
+        idle.push(idle::run(&contender, work.clients)?);
     }
     say(&format!("==> {ROUTES} routes, ten changes a second under load"));
-    let changes = changes(&carry, &backend, if rounds > 3 { 1_000 } else { 50 })?;
+    let changes = changes(&carry, &backend, work.changes)?;
     Ok(Figured { table, idle, changes })
 }
 
 /// What many routes cost, and how changes fared.
 struct Changes {
+    times: u32,
     resident_mb: f64,
+    /// When all was over.
+    after_mb: f64,
     /// What our server said.
     said: String,
     figures: Figures,
@@ -111,15 +133,26 @@ struct Changes {
 
 impl Changes {
     fn told(&self) -> String {
-        let Self { resident_mb, said, figures } = self;
+        let Self { resident_mb, after_mb, said, figures, .. } = self;
         let Figures { failed, per_second, .. } = figures;
         format!(
-            "{ROUTES} routes: {resident_mb:.1} MB resident; {said}; {failed} failed requests at {per_second:.0}/s meanwhile"
+            "{ROUTES} routes: {resident_mb:.1} MB resident, {after_mb:.1} MB afterwards; {said}; \
+             {failed} failed requests at {per_second:.0}/s meanwhile"
         )
     }
 
+    /// A figure that our server told by this name.
+    fn figure(&self, name: &str) -> Option<f64> {
+        let mut words = self.said.split_whitespace().skip_while(|word| *word != name);
+        words.nth(1)?.parse().ok()
+    }
+
     fn json(&self) -> serde_json::Value {
-        json!({"routes": ROUTES, "residentMb": self.resident_mb, "said": self.said, "figures": self.figures.json()})
+        let Self { times, resident_mb, after_mb, said, figures } = self;
+        json!({
+            "routes": ROUTES, "times": times, "residentMb": resident_mb, "afterMb": after_mb, "said": said,
+            "figures": figures.json()
+        })
     }
 }
 
@@ -128,9 +161,10 @@ fn changes(carry: &Path, backend: &Backend, times: u32) -> Result<Changes> {
     let resident_mb = ours.resident_mb()?;
     ours.say(&format!("change {times} 100"))?;
     let steady = Load { name: "", port: 0, tool: load::Tool::Wrk, connections: 16, host: NEAR };
-    let figures = load(&ours, &steady, times.div_ceil(10))?;
+    // A change takes a moment itself: the load must not end before the last.
+    let figures = load(&ours, &steady, times.div_ceil(10) + times / 200 + 1)?;
     let said = ours.hear()?;
-    Ok(Changes { resident_mb, said, figures })
+    Ok(Changes { times, resident_mb, after_mb: ours.resident_mb()?, said, figures })
 }
 
 fn show(table: &[Row]) {
@@ -151,14 +185,13 @@ fn show(table: &[Row]) {
 
 fn show_idle(all: &[Idle]) {
     say("");
-    say(&format!(
-        "| {} clients that ask nothing | resident before, MB | with them, MB | KB each | let in within, s |",
-        idle::CLIENTS
-    ));
-    say("|---|--:|--:|--:|--:|");
+    say(
+        "| clients that ask nothing | how many | resident before, MB | with them, MB | KB each | let in within, s |",
+    );
+    say("|---|--:|--:|--:|--:|--:|");
     for one in all {
-        let Idle { server, before_mb, with_mb, took } = one;
+        let Idle { server, clients, before_mb, with_mb, took } = one;
         let (each, took) = (one.kb_each(), took.as_secs_f64());
-        say(&format!("| {server} | {before_mb:.1} | {with_mb:.1} | {each:.1} | {took:.1} |"));
+        say(&format!("| {server} | {clients} | {before_mb:.1} | {with_mb:.1} | {each:.1} | {took:.1} |"));
     }
 }
