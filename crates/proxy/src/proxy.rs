@@ -138,6 +138,14 @@ impl Proxy {
         self.shared.beside.ports.opened()
     }
 
+    /// The routing table as it is in this moment: hosts and paths, where they lead, the clusters in order, their endpoints and how
+    /// each fares, and the open ports.
+    pub fn table(&self) -> serde_json::Value {
+        let mut view = self.shared.table.load().view(self.shared.now_ms());
+        view["ports"] = self.shared.beside.ports.view();
+        view
+    }
+
     /// Buckets that cannot be reached, by host, and why.
     pub fn bucket_problems(&self) -> Vec<(String, String)> {
         self.compiler.lock().outside_problems()

@@ -103,30 +103,24 @@ fn plans(core: &Core) -> Value {
         .services
         .iter()
         .map(|((namespace, name), plan)| json!({"namespace": namespace, "name": name, "spec": &**plan}));
-    json!({
-        "hubSilentMs": u64::try_from(core.silent_for().as_millis()).unwrap_or(u64::MAX),
-        "federation": followed.federation.as_deref(),
-        "services": services.collect::<Vec<_>>(),
-    })
-}
-
-/// What is carried, and what cannot be.
-fn routes(core: &Core) -> Value {
-    let followed = core.voice.followed();
     let routes = followed
         .routes
         .iter()
         .map(|((namespace, name), route)| json!({"namespace": namespace, "name": name, "spec": &**route}));
-    let endpoints = core.own.services();
-    let endpoints = endpoints
-        .iter()
-        .map(|((namespace, name), ports)| json!({"namespace": namespace, "name": name, "ports": &**ports}));
     json!({
+        "hubSilentMs": u64::try_from(core.silent_for().as_millis()).unwrap_or(u64::MAX),
+        "federation": followed.federation.as_deref(),
+        "services": services.collect::<Vec<_>>(),
         "routes": routes.collect::<Vec<_>>(),
-        "ownEndpoints": endpoints.collect::<Vec<_>>(),
-        "certificates": followed.certificates.keys().collect::<Vec<_>>(),
-        "problems": core.carrier.problems(),
     })
+}
+
+/// What is carried in this moment, where to, and what cannot be.
+fn routes(core: &Core) -> Value {
+    let mut told = core.carrier.table();
+    told["certificates"] = core.voice.followed().certificates.keys().map(|name| json!(name)).collect();
+    told["problems"] = json!(core.carrier.problems());
+    told
 }
 
 fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -156,6 +156,11 @@ impl Carrier {
         });
     }
 
+    /// The routing table as it is in this moment.
+    pub(crate) fn table(&self) -> serde_json::Value {
+        self.proxy.table()
+    }
+
     /// Looks through other edges at their members' services.
     pub(crate) fn lookout(&self) -> Arc<Lookout> {
         self.proxy.lookout()

@@ -102,7 +102,13 @@ async fn serve(ticket: Ticket, mut request: Request<Incoming>) -> Response<Body>
         return own::no(&ticket, &parts, StatusCode::NOT_FOUND, "no route leads there");
     };
     let secure = ticket.conn.is_secure();
-    let mut answer = act(ticket, route, parts, body, upgrade).await;
+    let mut answer = if !secure && route.to_https.concerns(&asked.host) {
+        let answer = from(&parts, "http", answer::to_https);
+        own::count(&ticket, &parts, &route.plan, None, answer.status());
+        answer
+    } else {
+        act(ticket, route, parts, body, upgrade).await
+    };
     if let Some(hsts) = route.plan.hsts.as_ref().filter(|_| secure) {
         answer.headers_mut().insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
@@ -157,7 +163,6 @@ async fn act(
     upgrade: Option<super::upgrade::Asked>,
 ) -> Response<Body> {
     let (answer, why) = match &route.action {
-        _ if route.to_https && !ticket.conn.is_secure() => (from(&parts, "http", answer::to_https), None),
         Action::Service(target) => {
             let errand = Errand { plan: &route.plan, target, own_only: false, bucket: None };
             return forward(ticket, errand, parts, body, upgrade).await;

@@ -64,10 +64,26 @@ pub(crate) enum Datagrams {
 
 /// The way that was taken: where it leads, and whom to blame when the endpoint turns out to be gone, which nobody knows of
 /// datagrams before something was sent.
+/// As long as it lives, the endpoint is that much busier.
 pub(crate) struct Way {
     pub(crate) cluster: Arc<str>,
     service: Arc<Service>,
     vitals: Arc<Vitals>,
+}
+
+impl Way {
+    fn new(service: &Arc<Service>, at: u16, vitals: &Arc<Vitals>) -> Self {
+        let place = service.places.get(usize::from(at));
+        let cluster = place.map_or_else(|| "".into(), |place| place.choice.cluster.clone());
+        vitals.carried.fetch_add(1, Ordering::Relaxed);
+        Self { cluster, service: service.clone(), vitals: vitals.clone() }
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.vitals.carried.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What was reached.
@@ -160,16 +176,16 @@ impl Dialer {
     async fn reach(&self, wanted: Wanted<'_>, carries: Carries) -> Result<(Reached, Way), DialError> {
         let whole = wanted.target.service();
         let service = &*whole;
-        let luck = match service.chooser.affinity() {
-            Affinity::ClientIp => luck_of_ip(wanted.ends.client.ip()),
-            Affinity::None | Affinity::Cookie { .. } => self.luck(),
-        };
+        let stays = matches!(service.chooser.affinity(), Affinity::ClientIp);
+        let luck = if stays { luck_of_ip(wanted.ends.client.ip()) } else { self.luck() };
         let mut tried = Tried::default();
         let mut last = None;
         while tried.ways.len() < TRIES_MAX {
-            let left = Left { service, own: wanted.own, luck, now_ms: self.now_ms() };
+            let left = Left { service, own: wanted.own, luck, stays, now_ms: self.now_ms() };
             let Some((at, (reach, vitals))) = left.pick(&tried) else { break };
             tried.add(at, reach);
+            // From now on, so that many who come at once do not all go the same way.
+            let way = Way::new(&whole, at, vitals);
             let result =
                 match tokio::time::timeout(service.times.connect, self.attempt(wanted, reach, carries)).await
                 {
@@ -181,9 +197,7 @@ impl Dialer {
                     if carries == Carries::Stream {
                         vitals.failures.store(0, Ordering::Relaxed);
                     }
-                    let place = service.places.get(usize::from(at));
-                    let cluster = place.map_or_else(|| "".into(), |place| place.choice.cluster.clone());
-                    return Ok((reached, Way { cluster, service: whole.clone(), vitals: vitals.clone() }));
+                    return Ok((reached, way));
                 }
                 Err(error) => {
                     self.blame(service, vitals);
@@ -250,6 +264,8 @@ struct Left<'a> {
     service: &'a Service,
     own: bool,
     luck: u64,
+    /// The client goes where it went before, however busy that is.
+    stays: bool,
     now_ms: u64,
 }
 
@@ -282,7 +298,17 @@ impl<'a> Left<'a> {
         let (at, _) = self.service.chooser.pick(&ask, usable)?;
         let ways = &self.service.places.get(usize::from(at))?.ways;
         // Every way draws a number with the same luck: whoever goes leaves the others' clients where they are.
-        ways.iter().filter(fit).max_by_key(|(reach, _)| draw(self.luck, reach)).map(|way| (at, way))
+        let mut drawn: Vec<_> = ways.iter().filter(fit).map(|way| (draw(self.luck, &way.0), way)).collect();
+        drawn.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let drawn = drawn.into_iter().map(|(_, way)| way);
+        let way = if self.stays {
+            drawn.take(1).next()
+        } else {
+            drawn
+                .take(2)
+                .min_by_key(|(_, vitals)| vitals.burden(vitals.carried.load(Ordering::Relaxed), self.now_ms))
+        };
+        way.map(|way| (at, way))
     }
 }
 

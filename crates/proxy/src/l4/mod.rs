@@ -263,6 +263,17 @@ impl Ports {
         self.open.lock().keys().map(|(kind, port)| (kind.word(), *port)).collect()
     }
 
+    /// The open ports in words, and where they lead.
+    pub(crate) fn view(&self) -> serde_json::Value {
+        let open = self.open.lock();
+        let told = open.iter().map(|((kind, port), open)| {
+            let service = &open.carried.load().service;
+            let name = format!("{}/{}", service.namespace, service.name);
+            serde_json::json!({"port": port, "protocol": kind.word(), "service": name, "servicePort": service.port})
+        });
+        told.collect()
+    }
+
     /// What is not carried, and why.
     pub(crate) fn problems(&self) -> Vec<PortProblem> {
         let known = self.problems.lock();

@@ -86,31 +86,65 @@ pub(super) fn look<'t>(
     bytes: &[u8],
     scratch: &mut Scratch,
 ) -> Seen<'t> {
-    if bytes.is_empty() {
-        return Seen::Part;
-    }
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
-    let mut request = Request::new(&mut headers);
-    let length = match request.parse(bytes) {
-        Ok(Status::Complete(length)) => length,
-        Ok(Status::Partial) => return Seen::Part,
-        Err(_) => return Seen::Odd,
-    };
-    let (Some(method), Some(path), Some(1)) = (request.method, request.path, request.version) else {
-        return Seen::Odd;
-    };
-    // hyper tells whoever sends too much.
-    let long = length > HEAD_MAX.min(core.shared.config.limits.head_bytes);
-    if long || !matches!(method, "GET" | "HEAD") {
+    let Head { length, method, path, headers } =
+        match read(bytes, &mut headers, core.shared.config.limits.head_bytes) {
+            Read::Part => return Seen::Part,
+            Read::Odd => return Seen::Odd,
+            Read::Whole(head) => head,
+        };
+    if is_followed(core, headers) {
         return Seen::Odd;
     }
-    if is_followed(core, request.headers) {
-        return Seen::Odd;
-    }
-    let Some(host) = copy(method, path, request.headers, conn, &mut scratch.up) else { return Seen::Odd };
+    let Some(host) = copy(method, path, headers, &conn.block, &mut scratch.up) else { return Seen::Odd };
     found(core, conn, table, host, path).map_or(Seen::Odd, |(route, target, local)| {
         Seen::Plain(Plain { length, is_head: method == "HEAD", route, target, local })
     })
+}
+
+/// The bytes of a request that could be plain, and its head for an endpoint that is told nothing of the client.
+pub(super) fn end(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let Read::Whole(head) = read(bytes, &mut headers, HEAD_MAX) else { return None };
+    let mut up = Vec::new();
+    let host = copy(head.method, head.path, head.headers, &[], &mut up)?;
+    (plain_host(host).is_some() && plain_path(head.path).is_some()).then_some((head.length, up))
+}
+
+/// What is in a client's bytes, whatever leads where.
+enum Read<'h, 'b> {
+    Part,
+    Odd,
+    Whole(Head<'h, 'b>),
+}
+
+/// The head of a GET or HEAD of HTTP/1.1.
+struct Head<'h, 'b> {
+    length: usize,
+    method: &'b str,
+    path: &'b str,
+    headers: &'h [Header<'b>],
+}
+
+/// Reads a head that has no more than so many bytes.
+fn read<'h, 'b>(bytes: &'b [u8], headers: &'h mut [Header<'b>], most: usize) -> Read<'h, 'b> {
+    if bytes.is_empty() {
+        return Read::Part;
+    }
+    let mut request = Request::new(headers);
+    let length = match request.parse(bytes) {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return Read::Part,
+        Err(_) => return Read::Odd,
+    };
+    let (Some(method), Some(path), Some(1)) = (request.method, request.path, request.version) else {
+        return Read::Odd;
+    };
+    // hyper tells whoever sends too much.
+    if length > HEAD_MAX.min(most) || !matches!(method, "GET" | "HEAD") {
+        return Read::Odd;
+    }
+    Read::Whole(Head { length, method, path, headers: request.headers })
 }
 
 /// Whether somebody collects traces, and the request belongs to one or begins one.
@@ -121,12 +155,12 @@ fn is_followed(core: &Core, headers: &[Header<'_>]) -> bool {
     begins || headers.iter().any(|header| header.name.eq_ignore_ascii_case(crate::trace::PARENT))
 }
 
-/// Writes the head for the endpoint; gives the host, or nothing when the request is not plain.
+/// Writes the head for the endpoint, with what it is told of the client; gives the host, or nothing when the request is not plain.
 fn copy<'b>(
     method: &str,
     path: &str,
     headers: &[Header<'b>],
-    conn: &Conn,
+    client: &[u8],
     up: &mut Vec<u8>,
 ) -> Option<&'b [u8]> {
     up.extend_from_slice(method.as_bytes());
@@ -155,7 +189,7 @@ fn copy<'b>(
     }
     let host = host?;
     line(up, b"x-forwarded-host", host);
-    up.extend_from_slice(&conn.block);
+    up.extend_from_slice(client);
     up.extend_from_slice(b"\r\n");
     Some(host)
 }
@@ -184,7 +218,7 @@ fn found<'t>(
     }
     let route: &Route = table.find(&host, path)?;
     let Action::Service(target) = &route.action else { return None };
-    let odd = route.to_https && !secure || route.plan.proxy_header;
+    let odd = !secure && route.to_https.concerns(&host) || route.plan.proxy_header;
     if odd || target.service.protocol != BackendProtocol::Http {
         return None;
     }

@@ -43,12 +43,12 @@ pub(crate) async fn open(
     let wanted = Wanted { target: &target, ends, send_proxy: order.send_proxy, own: true };
     match order.carries {
         Carries::Stream | Carries::Look => {
-            let Ok((endpoint, _)) = ports.dialer.stream(wanted).await else {
+            let Ok((endpoint, way)) = ports.dialer.stream(wanted).await else {
                 return refuse("no endpoint can be reached");
             };
             let idle = target.service().times.upgraded_idle;
             ports.spawn(async move {
-                let _held = held;
+                let _held = (held, way);
                 let Ok(stream) = hyper::upgrade::on(request).await else { return };
                 if let Err(error) = splice(TokioIo::new(stream), endpoint, idle).await {
                     tracing::debug!(client = %ends.client, %error, "a tunnel broke");

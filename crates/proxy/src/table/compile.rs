@@ -12,7 +12,7 @@ use landfall_plan::routes::{Origin, origin};
 
 use super::bucket::{Site, site};
 use super::target::Sources;
-use super::{Action, Bucket, Fixed, Host, Plan, Route, Table, Target, path};
+use super::{Action, Bucket, Fixed, Host, Plan, Route, Table, Target, ToHttps, covers, path};
 use crate::guard::Guard;
 use crate::world::{Key, World};
 
@@ -212,11 +212,11 @@ impl Compiler {
             let (Some(spec), Some(plan)) = (self.world.routes.get(key), self.plans.get(key)) else {
                 continue;
             };
-            let to_https = spec.options.redirect_to_https && has_certificate(spec, name);
+            let to_https = to_https(spec, Some(name));
             for entry in spec.hosts.iter().filter(|entry| host_name(entry) == *name) {
                 for wanted in &entry.paths {
                     let Some(action) = self.action(&wanted.action) else { continue };
-                    let route = Arc::new(Route { plan: plan.clone(), action, to_https });
+                    let route = Arc::new(Route { plan: plan.clone(), action, to_https: to_https.clone() });
                     match wanted.compare {
                         RouteMatch::Exact => host.exact.entry(wanted.path.as_str().into()).or_insert(route),
                         RouteMatch::Prefix => {
@@ -248,7 +248,7 @@ impl Compiler {
         let route = self.defaults.iter().find_map(|(_, key)| {
             let (spec, plan) = (self.world.routes.get(key)?, self.plans.get(key)?);
             let action = self.action(spec.default_action.as_ref()?)?;
-            Some(Arc::new(Route { plan: plan.clone(), action, to_https: false }))
+            Some(Arc::new(Route { plan: plan.clone(), action, to_https: to_https(spec, None) }))
         });
         self.table.default = route;
     }
@@ -380,14 +380,25 @@ fn plan(id: u64, key: &Key, spec: &RoutePlanSpec) -> Plan {
     }
 }
 
-/// Whether a plan has a certificate for a host, as far as the plan itself tells.
-fn has_certificate(spec: &RoutePlanSpec, host: &str) -> bool {
-    let fits = |name: &String| {
-        let name = name.to_ascii_lowercase();
-        let below = name.strip_prefix("*.").zip(host.split_once('.'));
-        name == host || below.is_some_and(|(domain, (label, rest))| label != "*" && domain == rest)
-    };
-    spec.certificates.iter().any(|one| one.hosts.is_empty() || one.hosts.iter().any(fits))
+/// Whose plain HTTP is sent to HTTPS, of the requests that a host's routes take, or the default action: where one name stands for
+/// many hosts, those that the plan has a certificate for. It is as with other controllers of Ingresses: what decides is whether
+/// the client could come in by HTTPS.
+fn to_https(spec: &RoutePlanSpec, host: Option<&str>) -> ToHttps {
+    if !spec.options.redirect_to_https {
+        return ToHttps::Nobody;
+    }
+    // A certificate that names no host is for all of them.
+    if spec.certificates.iter().any(|one| one.hosts.is_empty()) {
+        return ToHttps::Everybody;
+    }
+    let names = spec.certificates.iter().flat_map(|one| &one.hosts).map(|name| name.to_ascii_lowercase());
+    let names: BTreeSet<String> = names.collect();
+    let many = host.is_none_or(|host| host.is_empty() || host.starts_with("*."));
+    match host {
+        Some(host) if names.iter().any(|name| covers(name, host)) => ToHttps::Everybody,
+        _ if many && !names.is_empty() => ToHttps::Hosts(names.into_iter().map(Into::into).collect()),
+        _ => ToHttps::Nobody,
+    }
 }
 
 #[cfg(test)]

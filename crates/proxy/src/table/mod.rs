@@ -1,12 +1,13 @@
 //! The table: which route a request takes. Compiled from routes and plans beside the data path, swapped in as a whole.
 //!
 //! Reading order: here (what is found), `path` (how paths are compared), `compile` (how it is made, by what has changed),
-//! `target` (a service's port: where its requests may go), `bucket` (a place outside the federation).
+//! `target` (a service's port: where its requests may go), `bucket` (a place outside the federation), `view` (all of it in words).
 
 mod bucket;
 mod compile;
 mod path;
 mod target;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,8 +47,34 @@ pub(crate) struct Route {
     pub(crate) plan: Arc<Plan>,
     /// What becomes of its requests.
     pub(crate) action: Action,
-    /// Plain HTTP is sent to HTTPS.
-    pub(crate) to_https: bool,
+    /// Whose plain HTTP is sent to HTTPS.
+    pub(crate) to_https: ToHttps,
+}
+
+/// Whose plain HTTP is sent to HTTPS: nobody's who has no certificate, who could not come in there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ToHttps {
+    Nobody,
+    Everybody,
+    /// Requests for these hosts; a wildcard stands for one label.
+    Hosts(Arc<[Box<str>]>),
+}
+
+impl ToHttps {
+    /// Whether it concerns requests for a host, which is in lower case.
+    pub(crate) fn concerns(&self, host: &str) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Everybody => true,
+            Self::Hosts(names) => names.iter().any(|name| covers(name, host)),
+        }
+    }
+}
+
+/// Whether a name, maybe a wildcard, stands for a host.
+fn covers(name: &str, host: &str) -> bool {
+    let below = name.strip_prefix("*.").zip(host.split_once('.'));
+    name == host || below.is_some_and(|(domain, (label, rest))| label != "*" && domain == rest)
 }
 
 /// What the routes of one `RoutePlan` share.

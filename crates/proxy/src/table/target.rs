@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use landfall_api::landfall::{
@@ -129,10 +129,52 @@ pub(crate) struct Vitals {
     pub(crate) since_ms: AtomicU64,
     /// Requests in flight, where there is a limit.
     pub(crate) active: AtomicU32,
+    /// Connections and clients of ports that are carried there.
+    pub(crate) carried: AtomicU32,
+    /// Requests in flight, by the threads that know of it: each writes its own number.
+    pub(crate) threads: Mutex<Vec<Weak<AtomicU32>>>,
     /// How long answers took to begin lately, in microseconds, and how many have since it was last judged by that; only where
     /// slow ones are left out.
     pub(crate) latency_us: AtomicU64,
     pub(crate) timed: AtomicU32,
+}
+
+/// How long a new endpoint is spared, and how much of a share it has at first, in percent.
+const SLOW_START_MS: u64 = 10_000;
+const SLOW_START_PERCENT: u64 = 10;
+
+impl Vitals {
+    /// Where a thread counts its requests in flight.
+    pub(crate) fn thread(&self) -> Arc<AtomicU32> {
+        let own = Arc::new(AtomicU32::new(0));
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| thread.strong_count() > 0);
+        threads.push(Arc::downgrade(&own));
+        own
+    }
+
+    /// Requests in flight, and what is carried of ports, over all threads.
+    pub(crate) fn in_flight(&self) -> u32 {
+        let threads = self.threads.lock();
+        let requests = threads.iter().filter_map(Weak::upgrade).map(|thread| thread.load(Ordering::Relaxed));
+        requests.sum::<u32>() + self.carried.load(Ordering::Relaxed)
+    }
+
+    /// How busy it is with so many; a new one seems busier than it is.
+    pub(crate) fn burden(&self, active: u32, now_ms: u64) -> u64 {
+        let active = u64::from(active) + 1;
+        active * 10_000 / self.warmth_percent(now_ms)
+    }
+
+    /// How much of its share it has: a new one has little at first.
+    pub(crate) fn warmth_percent(&self, now_ms: u64) -> u64 {
+        let since_ms = self.since_ms.load(Ordering::Relaxed);
+        let age_ms = now_ms.saturating_sub(since_ms);
+        if since_ms == 0 || age_ms >= SLOW_START_MS {
+            return 100;
+        }
+        (age_ms * 100 / SLOW_START_MS).max(SLOW_START_PERCENT)
+    }
 }
 
 /// How long things may take.

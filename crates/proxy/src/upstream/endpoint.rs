@@ -1,6 +1,6 @@
 //! One endpoint as one thread sees it: its open connections, and how busy it is.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,9 +13,6 @@ use super::Sender;
 use crate::table::{Reach, Vitals};
 use crate::ticker::millis;
 
-/// How long a new endpoint is spared, and how much of a share it has at first, in percent.
-const SLOW_START_MS: u64 = 10_000;
-const SLOW_START_PERCENT: u64 = 10;
 /// However often it fails, it is left out for so many times the first time.
 const OUT_TIMES_MAX: u32 = 10;
 
@@ -29,7 +26,8 @@ pub(crate) struct Endpoint {
     pub(crate) reach: Reach,
     /// What all threads know of it.
     pub(crate) vitals: Arc<Vitals>,
-    active: Cell<u32>,
+    /// Requests of this thread in flight. Others look at it, so it is atomic; nobody else writes it.
+    active: Arc<AtomicU32>,
     /// Connections that wait for a request, the last used last, and since when.
     idle: RefCell<Vec<(u64, Sender)>>,
     /// The same of the lane for plain requests, which are not hyper's.
@@ -51,8 +49,8 @@ impl Endpoint {
     pub(super) fn new(reach: Reach, vitals: Arc<Vitals>) -> Self {
         Self {
             reach,
+            active: vitals.thread(),
             vitals,
-            active: Cell::new(0),
             idle: RefCell::default(),
             streams: RefCell::default(),
             many: RefCell::default(),
@@ -69,7 +67,7 @@ impl Endpoint {
         let full = self.own(limit).is_some_and(|limit| self.vitals.active.load(Ordering::Relaxed) >= limit);
         // One that was left out is tried by one request, and the others do not wait for what becomes of it.
         let failed = self.vitals.failures.load(Ordering::Relaxed) > 0;
-        let on_trial = failed && self.vitals.times_out.load(Ordering::Relaxed) > 0 && self.active.get() > 0;
+        let on_trial = failed && self.vitals.times_out.load(Ordering::Relaxed) > 0 && self.in_flight() > 0;
         !full && !on_trial && !self.is_out(now_ms)
     }
 
@@ -83,13 +81,11 @@ impl Endpoint {
 
     /// How busy it is; a new one seems busier than it is.
     pub(super) fn burden(&self, now_ms: u64) -> u64 {
-        let active = u64::from(self.active.get()) + 1;
-        let since_ms = self.vitals.since_ms.load(Ordering::Relaxed);
-        let age_ms = now_ms.saturating_sub(since_ms);
-        if since_ms == 0 || age_ms >= SLOW_START_MS {
-            return active * 100;
-        }
-        active * 10_000 / (age_ms * 100 / SLOW_START_MS).max(SLOW_START_PERCENT)
+        self.vitals.burden(self.in_flight(), now_ms)
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.active.load(Ordering::Relaxed)
     }
 
     /// Takes a request: none when it has as many as it may.
@@ -101,7 +97,7 @@ impl Endpoint {
             self.vitals.active.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        self.active.set(self.active.get() + 1);
+        self.active.store(self.in_flight() + 1, Ordering::Relaxed);
         Some(Active { endpoint: self.clone(), counted: limit.is_some(), cluster: None })
     }
 
@@ -225,8 +221,8 @@ impl Endpoint {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        let active = &self.endpoint.active;
-        active.set(active.get().saturating_sub(1));
+        let left = self.endpoint.in_flight().saturating_sub(1);
+        self.endpoint.active.store(left, Ordering::Relaxed);
         if self.counted {
             self.endpoint.vitals.active.fetch_sub(1, Ordering::Relaxed);
         }

@@ -360,3 +360,40 @@ async fn hosts_may_ask_for_https_for_hsts_and_for_a_newer_tls() {
     assert!(curl("plain.test", at, &old).await.0);
     rig.stop().await;
 }
+
+/// What decides is whether the client could come in by HTTPS: also where no rule names its host.
+#[tokio::test]
+async fn the_default_backend_sends_to_https_whoever_has_a_certificate() {
+    let (ca, backend) = (Authority::new(), Backend::new("web").await);
+    let (mut rig, _) = rig(&[backend.address]);
+    rig.world.certificates.insert("s".into(), ca.secret(&["own.test", "*.wild.test"]));
+    let to = RouteAction { service: Some(port_of("web")), ..RouteAction::default() };
+    let plan = |hosts: &[&str], redirect: bool| RoutePlanSpec {
+        default_action: Some(to.clone()),
+        certificates: vec![RouteCertificate {
+            hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+            secret: "s".into(),
+        }],
+        options: RouteOptions { redirect_to_https: redirect, ..RouteOptions::default() },
+        ..RoutePlanSpec::default()
+    };
+    for (hosts, redirect, want) in [
+        (&["own.test", "*.wild.test"][..], true, [308, 308, 200, 200]),
+        (&[], true, [308, 308, 308, 308]),
+        (&[], false, [200, 200, 200, 200]),
+    ] {
+        rig.world.routes.clear();
+        rig.world.routes.insert(key("default"), Arc::new(plan(hosts, redirect)));
+        rig.follow();
+        for (host, want) in ["own.test", "a.wild.test", "a.b.wild.test", "other.test"].iter().zip(want) {
+            for method in ["GET", "DELETE"] {
+                let request = format!("{method} /x HTTP/1.1\r\nhost: {host}\r\n\r\n");
+                let answer = crate::support::raw::ask(rig.address(), &request).await.unwrap();
+                assert_eq!(answer.status, want, "{hosts:?} {host} {method}");
+                let location = (want == 308).then(|| format!("https://{host}/x"));
+                assert_eq!(answer.header("location"), location.as_deref());
+            }
+        }
+    }
+    rig.stop().await;
+}

@@ -145,6 +145,58 @@ async fn streams_are_carried_past_a_dead_endpoint_and_ports_come_and_go() {
 }
 
 #[tokio::test]
+async fn the_less_busy_of_two_takes_a_connection() {
+    let (mut rig, port) = (rig(ports()), free_port().await);
+    rig.serve("echo", &[echo("1").await, echo("2").await], |_| {});
+    rig.world.routes.insert(key("echo"), route(port, "TCP", port_of("echo"), RouteOptions::default()));
+    rig.follow();
+    let greeted = async || {
+        let mut stream = dial(port).await;
+        (char::from(stream.read_u8().await.unwrap()), stream)
+    };
+    let mut open = Vec::new();
+    for pair in 0..10 {
+        let (one, two) = (greeted().await, greeted().await);
+        assert_ne!(one.0, two.0, "pair {pair}: both to the same");
+        open.extend([one, two]);
+    }
+    // Those of one end: it has room for as many.
+    open.retain(|(who, _)| *who == '1');
+    let ended = async {
+        while rig.proxy.table()["services"][0]["clusters"][0]["inFlight"] != 10 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("ten are left");
+    for _ in 0..10 {
+        let (who, stream) = greeted().await;
+        assert_eq!(who, '2');
+        open.push((who, stream));
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn clients_of_datagrams_are_spread_too() {
+    let (tasks, port, mut rig) = (Tasks::default(), free_port().await, rig(ports()));
+    rig.serve("echo", &[udp_echo(&tasks).await, udp_echo(&tasks).await], |_| {});
+    rig.world.routes.insert(key("echo"), route(port, "UDP", port_of("echo"), RouteOptions::default()));
+    rig.follow();
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        assert!(call(&socket, port, "hello").await.ends_with(" hello"));
+        clients.push(socket);
+    }
+    let table = rig.proxy.table();
+    let endpoints = table["services"][0]["clusters"][0]["endpoints"].as_array().unwrap();
+    let busy: Vec<_> = endpoints.iter().map(|endpoint| endpoint["inFlight"].as_u64().unwrap()).collect();
+    assert_eq!(busy, [3, 3], "{table}");
+    rig.stop().await;
+    tasks.join().await;
+}
+
+#[tokio::test]
 async fn datagrams_of_one_client_stay_together() {
     let (tasks, port) = (Tasks::default(), free_port().await);
     let mut rig = rig(l4::Config { sessions: 2, ..ports() });

@@ -39,6 +39,18 @@ fn silent_ms(edge: &Process) -> u64 {
     serde_json::from_str::<Value>(&plans).unwrap_or_default()["hubSilentMs"].as_u64().unwrap_or(0)
 }
 
+/// Where its admin port says that requests for a host go: the first cluster, and how many ways there are to each, in order.
+fn leads(edge: &Process, host: &str) -> (String, Vec<usize>) {
+    let table = get(&at(edge, "admin"), "/routes").unwrap_or_default();
+    let table: Value = serde_json::from_str(&table).unwrap_or_default();
+    let of = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let route = of(&table["hosts"]).into_iter().find(|one| one["host"] == host).unwrap_or_default();
+    let to = &route["paths"][0]["to"]["service"];
+    let service = of(&table["services"]).into_iter().find(|one| one["service"] == *to).unwrap_or_default();
+    let first = service["clusters"][0]["cluster"].as_str().unwrap_or_default().to_owned();
+    (first, of(&service["clusters"]).iter().map(|cluster| of(&cluster["endpoints"]).len()).collect())
+}
+
 #[test]
 fn requests_are_carried_without_the_hub_and_after_a_restart_without_it() {
     let base = tempfile::tempdir().unwrap();
@@ -54,6 +66,8 @@ fn requests_are_carried_without_the_hub_and_after_a_restart_without_it() {
     let mut own = edge(&playground, base.path(), &admission);
     let by = |own: &Process| ask(&at(own, "http"), HOST).unwrap_or_else(|wrong| wrong);
     becomes("its own cluster answers", &"eu-west".to_owned(), || by(&own));
+    // Its two pods first, then the other clusters, each through its edge.
+    becomes("the table tells so", &("eu-west".to_owned(), vec![2, 1, 1]), || leads(&own, HOST));
     let asking = |own: &Process| {
         let addresses = vec![at(own, "http").parse().unwrap()];
         let (host, path) = (HOST.to_owned(), "/".to_owned());
