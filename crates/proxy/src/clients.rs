@@ -21,8 +21,15 @@ pub(crate) struct State {
     serving: AtomicU32,
     /// Since when, as the last look saw it; 0: it was not seen yet.
     since_ms: AtomicU64,
+    /// Since when the client takes nothing of what is there for it, as the last look saw it; `TAKES`: it does, `STUCK`: it was not
+    /// seen yet.
+    stuck_ms: AtomicU64,
     order: AtomicU8,
 }
+
+/// Values of `stuck_ms` that are no time.
+const TAKES: u64 = 0;
+const STUCK: u64 = u64::MAX;
 
 /// What a connection is at.
 const WAITS: u8 = 0;
@@ -67,6 +74,26 @@ impl State {
         }
     }
 
+    /// The client takes what is there for it, or does not.
+    pub(crate) fn takes(&self, takes: bool) {
+        let stuck = self.stuck_ms.load(Ordering::Relaxed) != TAKES;
+        if stuck == takes {
+            self.stuck_ms.store(if takes { TAKES } else { STUCK }, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it has taken nothing for too long.
+    fn is_stuck(&self, now_ms: u64, limits: &Limits) -> bool {
+        match self.stuck_ms.load(Ordering::Relaxed) {
+            TAKES => false,
+            STUCK => {
+                self.stuck_ms.store(now_ms.max(1), Ordering::Relaxed);
+                false
+            }
+            since_ms => now_ms.saturating_sub(since_ms) > millis(limits.write_timeout),
+        }
+    }
+
     fn becomes(&self, now: u8) {
         self.now.store(now, Ordering::Relaxed);
         self.since_ms.store(0, Ordering::Relaxed);
@@ -90,6 +117,9 @@ impl State {
 
     /// What must be done about it: nothing, or close it because its time is over.
     fn look(&self, now_ms: u64, limits: &Limits) -> Order {
+        if self.is_stuck(now_ms, limits) {
+            return Order::Close;
+        }
         let since_ms = self.since_ms.load(Ordering::Relaxed);
         if since_ms == 0 {
             self.since_ms.store(now_ms.max(1), Ordering::Relaxed);
@@ -163,5 +193,10 @@ mod tests {
         check(&[State::reads, State::serves, State::reads], idle * 9, Order::Go);
         check(&[State::serves, State::serves, State::served], idle * 9, Order::Go);
         check(&[State::serves, State::serves, State::served, State::served], idle + 1, Order::Close);
+        let write = millis(limits.write_timeout);
+        let (stuck, takes) = (|state: &State| state.takes(false), |state: &State| state.takes(true));
+        check(&[State::serves, stuck], write, Order::Go);
+        check(&[State::serves, stuck], write + 1, Order::Close);
+        check(&[State::serves, stuck, takes], write * 9, Order::Go);
     }
 }

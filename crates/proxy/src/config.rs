@@ -87,6 +87,8 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long a connection may wait for its next request.
     pub idle_timeout: Duration,
+    /// How long a client may take nothing of an answer that is there for it.
+    pub write_timeout: Duration,
     /// Connections to one endpoint that are kept for later, by each thread.
     pub idle_per_endpoint: usize,
     /// How long they are kept. Shorter than servers usually wait, so that they do not close under a request.
@@ -143,6 +145,7 @@ impl Default for Limits {
             body_bytes: None,
             head_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(60),
             idle_per_endpoint: 256,
             idle_upstream: Duration::from_secs(30),
             streams: 200,

@@ -28,7 +28,7 @@ mod handover;
 pub mod haproxy;
 mod http;
 pub mod l4;
-mod lane;
+pub mod lane;
 mod log;
 mod meter;
 mod orca;

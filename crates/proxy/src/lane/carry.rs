@@ -1,5 +1,6 @@
 //! A plain request is carried to an endpoint, and its answer back.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,9 +27,14 @@ const READ_HEAD: usize = 4 << 10;
 const READ_BODY: usize = 32 << 10;
 /// How often a request that waits looks whether its endpoint is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Heads that an endpoint may send before that of its answer.
+const HINTS_MAX: u32 = 32;
 
 /// What a client is told whose endpoint does not answer.
 const TIMEOUT: &[u8] = b"HTTP/1.1 504 Gateway Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// And one whose request may not be sent once more.
+const NOT_AGAIN: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Carries a plain request; its head stands in the scratch.
 pub(super) async fn carry<S>(
@@ -47,7 +53,8 @@ where
     local.budget.earn(local.service.retry_percent);
     let Some((choice, why, active)) = choose(core, local) else { return Outcome::Left };
     let Reach::Direct(address) = active.endpoint.reach else { return Outcome::Left };
-    let mut trip = Trip { core, conn, plain, active: &active, choice, why, began, broke_off: None };
+    let mut trip =
+        Trip { core, conn, plain, active: &active, choice, why, began, hints: Cell::new(0), broke_off: None };
     let (endpoint, head) = match trip.arrive(address, client, scratch).await {
         Ok(arrived) => arrived,
         Err(fault) => {
@@ -55,15 +62,7 @@ where
             if fault.counts_against_endpoint() {
                 blame(core, local, plain.target, choice, &active.endpoint, unreachable);
             }
-            if fault == Fault::Timeout {
-                let meter = local.meter(core, &plain.route.plan, plain.target, choice);
-                meter.began(0, why);
-                meter.ended(StatusCode::GATEWAY_TIMEOUT, began.elapsed());
-                trip.tell(scratch, StatusCode::GATEWAY_TIMEOUT, Some(fault.word()));
-                let _ = client.write_all(TIMEOUT).await;
-                return Outcome::Over;
-            }
-            return Outcome::Left;
+            return trip.fail(fault, client, scratch).await;
         }
     };
     let meter = local.meter(core, &plain.route.plan, plain.target, choice);
@@ -117,6 +116,8 @@ struct Trip<'a> {
     choice: u16,
     why: Why,
     began: Instant,
+    /// Heads that came before that of its answer.
+    hints: Cell<u32>,
     /// Its answer broke off, and why.
     broke_off: Option<&'static str>,
 }
@@ -146,6 +147,27 @@ impl Trip<'_> {
             broke_off: self.broke_off.is_some(),
             trace: None,
         });
+    }
+
+    /// No answer has begun: hyper asks again, unless there is no sense in it.
+    async fn fail<S>(&self, fault: Fault, client: &mut S, scratch: &Scratch) -> Outcome
+    where
+        S: AsyncWrite + Unpin,
+    {
+        let (fault, words) = match fault {
+            Fault::Timeout => (fault, TIMEOUT),
+            // The client has a part of a head, and takes no more.
+            Fault::Body => return Outcome::Over,
+            // Whoever was sent something is burdened twice.
+            _ if !fault.nothing_sent() && !self.plain.local.budget.spend() => (Fault::Budget, NOT_AGAIN),
+            _ => return Outcome::Left,
+        };
+        let meter = self.plain.local.meter(self.core, &self.plain.route.plan, self.plain.target, self.choice);
+        meter.began(0, self.why);
+        meter.ended(fault.status(), self.began.elapsed());
+        self.tell(scratch, fault.status(), Some(fault.word()));
+        let _ = client.write_all(words).await;
+        Outcome::Over
     }
 
     /// Sends the request, and reads the head of its answer.
@@ -229,8 +251,14 @@ impl Trip<'_> {
                 Seen::Part => return Ok(None),
                 Seen::Bad => return Err(Fault::Garbage),
                 Seen::Whole(head) if head.is_interim() => {
+                    self.hints.set(self.hints.get() + 1);
+                    if self.hints.get() > HINTS_MAX {
+                        return Err(Fault::Garbage);
+                    }
                     scratch.out.extend_from_slice(b"\r\n");
-                    client.write_all(&scratch.out).await.map_err(|_| Fault::Body)?;
+                    let idle = self.plain.local.service.times.idle;
+                    let written = timed(self.core, idle, client.write_all(&scratch.out)).await;
+                    written.and_then(Result::ok).ok_or(Fault::Body)?;
                     scratch.back.drain(..head.length);
                     if scratch.back.is_empty() {
                         return Ok(None);
@@ -336,14 +364,14 @@ impl Trip<'_> {
 }
 
 /// What is left of a body.
-enum Rest {
+pub(super) enum Rest {
     Length(u64),
     Chunked(Chunks),
     Close,
 }
 
 impl Rest {
-    fn new(ends: Ends) -> Self {
+    pub(super) fn new(ends: Ends) -> Self {
         match ends {
             Ends::Length(length) => Self::Length(length),
             Ends::Chunked => Self::Chunked(Chunks::new()),
@@ -352,7 +380,7 @@ impl Rest {
     }
 
     /// How many of these bytes belong to the body; none when they are unsound.
-    fn follow(&mut self, came: &[u8]) -> Option<usize> {
+    pub(super) fn follow(&mut self, came: &[u8]) -> Option<usize> {
         match self {
             Self::Length(left) => {
                 let take = usize::try_from(*left).unwrap_or(usize::MAX).min(came.len());
@@ -364,7 +392,7 @@ impl Rest {
         }
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
             Self::Chunked(chunks) => chunks.is_over(),

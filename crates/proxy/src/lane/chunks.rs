@@ -5,6 +5,8 @@
 enum At {
     /// In a chunk's size, so many digits of it.
     Size(u8),
+    /// In the blanks that may follow a size.
+    Blank,
     /// In what may follow a size.
     Extension,
     /// Before the line feed that ends a size.
@@ -16,7 +18,9 @@ enum At {
     DataEnd,
     /// At the beginning of a trailer, or of the last line.
     Line,
-    /// In a trailer.
+    /// In a trailer's name.
+    TrailerName,
+    /// In a trailer's value.
     Trailer,
     /// Before the line feed that ends a trailer.
     TrailerEnd,
@@ -33,10 +37,13 @@ pub(super) struct Chunks {
     left: u64,
     /// Bytes that are neither sizes nor data: there is a limit.
     extra: usize,
+    trailers: usize,
 }
 
 /// Bytes of extensions and trailers.
 const EXTRA_MAX: usize = 16 << 10;
+/// Trailers.
+const TRAILERS_MAX: usize = 96;
 
 /// A body that is no chunked body.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +51,7 @@ pub(super) struct Unsound;
 
 impl Chunks {
     pub(super) fn new() -> Self {
-        Self { at: At::Size(0), left: 0, extra: 0 }
+        Self { at: At::Size(0), left: 0, extra: 0, trailers: 0 }
     }
 
     /// Whether the end was seen.
@@ -82,8 +89,9 @@ impl Chunks {
                 At::Size(digits + 1)
             }
             (At::Size(1..), b'\r') => At::SizeEnd,
-            (At::Size(1..), b';' | b' ' | b'\t') => At::Extension,
-            (At::Extension, b'\r') => At::SizeEnd,
+            (At::Size(1..) | At::Blank, b' ' | b'\t') => self.extra(At::Blank)?,
+            (At::Size(1..) | At::Blank, b';') => At::Extension,
+            (At::Blank | At::Extension, b'\r') => At::SizeEnd,
             (At::Extension, b'\n') => return Err(Unsound),
             (At::Extension, _) => self.extra(At::Extension)?,
             (At::SizeEnd, b'\n') if self.left == 0 => At::Line,
@@ -91,19 +99,30 @@ impl Chunks {
             (At::DataReturn, b'\r') => At::DataEnd,
             (At::DataEnd, b'\n') => At::Size(0),
             (At::Line, b'\r') => At::LastEnd,
-            (At::Line | At::Trailer, b'\n') => return Err(Unsound),
+            (At::Line | At::TrailerName, byte) if is_token(byte) => self.extra(At::TrailerName)?,
+            (At::TrailerName, b':') => At::Trailer,
             (At::Trailer, b'\r') => At::TrailerEnd,
-            (At::Line | At::Trailer, _) => self.extra(At::Trailer)?,
-            (At::TrailerEnd, b'\n') => At::Line,
+            (At::Trailer, b'\t' | b' '..=b'~' | 0x80..) => self.extra(At::Trailer)?,
+            (At::TrailerEnd, b'\n') => self.trailer()?,
             (At::LastEnd, b'\n') => At::Over,
             _ => return Err(Unsound),
         })
+    }
+
+    fn trailer(&mut self) -> Result<At, Unsound> {
+        self.trailers += 1;
+        if self.trailers > TRAILERS_MAX { Err(Unsound) } else { Ok(At::Line) }
     }
 
     fn extra(&mut self, at: At) -> Result<At, Unsound> {
         self.extra += 1;
         if self.extra > EXTRA_MAX { Err(Unsound) } else { Ok(at) }
     }
+}
+
+/// Whether a byte may stand in a name (RFC 9110, 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]
@@ -131,6 +150,7 @@ mod tests {
         check(b"0\r\n\r\n", &Ok((5, true)));
         check(b"5\r\nhello\r\n0\r\n\r\nHTTP/1.1", &Ok((15, true)));
         check(b"5;a=b\r\nhello\r\n00\r\nx: y\r\n\r\n", &Ok((26, true)));
+        check(b"5 \t;a=b\r\nhello\r\n0 \r\nx:\r\n\r\n", &Ok((26, true)));
         check(b"A\r\n0123456789\r\n", &Ok((15, false)));
         check(b"1\r\n\r\r\n0\r\n\r\n", &Ok((11, true)));
     }
@@ -148,9 +168,16 @@ mod tests {
             b"0\r\nx: y\n\r\n",
             b"0\r\n\rx",
             b"1;\n",
+            b"1 x\r\n",
+            b"0\r\nx\r\n\r\n",
+            b"0\r\n x: y\r\n\r\n",
+            b"0\r\n: y\r\n\r\n",
+            b"0\r\nx : y\r\n\r\n",
+            b"0\r\nx: y\0\r\n\r\n",
         ] {
             check(bytes, &Err(Unsound));
         }
         check(&[b"1;".to_vec(), vec![b'x'; EXTRA_MAX + 1]].concat(), &Err(Unsound));
+        check(&[b"0\r\n".to_vec(), b"x: y\r\n".repeat(TRAILERS_MAX + 1)].concat(), &Err(Unsound));
     }
 }

@@ -58,6 +58,29 @@ enum Outcome {
     Left,
 }
 
+/// Where the first request in a client's bytes ends, if the lane would take it where its route is a plain one; and the head that an
+/// endpoint would get, but for what it is told of the client. For those who compare this with other parsers.
+pub fn request_end(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
+    request::end(bytes)
+}
+
+/// Where the answer to a GET in an endpoint's bytes ends: none where it is no answer, or where more is to come. For those who
+/// compare this with other parsers.
+pub fn answer_end(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let response::Seen::Whole(head) = response::look(bytes.get(from..)?, false, &mut Vec::new()) else {
+            return None;
+        };
+        from += head.length;
+        if !head.is_interim() {
+            let mut body = carry::Rest::new(head.ends);
+            from += body.follow(bytes.get(from..)?)?;
+            return body.is_over().then_some(from);
+        }
+    }
+}
+
 /// Carries plain requests of a client; gives back the bytes of the first that is not plain, or nothing when the client is gone.
 pub(crate) async fn run<S>(
     core: &Rc<Core>,

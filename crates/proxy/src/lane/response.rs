@@ -75,7 +75,8 @@ pub(super) fn look(bytes: &[u8], is_head: bool, out: &mut Vec<u8>) -> Seen {
     };
     let (Some(status), Some(version)) = (response.code, response.version) else { return Seen::Bad };
     let Some(told) = told(response.headers) else { return Seen::Bad };
-    if status == 101 {
+    // HTTP/1.0 has no chunks: whoever says so is misunderstood by somebody.
+    if status == 101 || told.chunked && version == 0 {
         return Seen::Bad;
     }
     let bodiless = is_head || status < 200 || status == 204 || status == 304;
@@ -230,6 +231,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n",
             "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n",
+            "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\nx : y\r\n\r\n",
             "SSH-2.0-OpenSSH\r\n\r\n",
         ] {

@@ -64,7 +64,7 @@ where
     };
     let limits = &core.shared.config.limits;
     if http2 {
-        let io = Io::new(stream, before, None);
+        let io = Io::new(stream, before, state.clone(), true);
         let head_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
         // Another edge speaks for many clients.
         let (streams, resets, stream_window, window) = if peer {
@@ -81,7 +81,7 @@ where
             .serve_connection(io, service);
         drive(&state, connection, |connection| connection.graceful_shutdown()).await;
     } else {
-        let io = Io::new(stream, before, Some(state.clone()));
+        let io = Io::new(stream, before, state.clone(), false);
         let connection = http1::Builder::new()
             .half_close(true)
             .max_header_size(limits.head_bytes)

@@ -16,13 +16,21 @@ pub(super) struct Io<S> {
     inner: TokioIo<S>,
     /// Read already, and not yet taken.
     before: Vec<u8>,
-    /// Told when bytes come; none for HTTP/2, where bytes may be anything.
-    state: Option<Arc<State>>,
+    /// Told when bytes come, and when they do not go.
+    state: Arc<State>,
+    /// On HTTP/2, bytes that come may be anything.
+    http2: bool,
 }
 
 impl<S> Io<S> {
-    pub(super) fn new(stream: S, before: Vec<u8>, state: Option<Arc<State>>) -> Self {
-        Self { inner: TokioIo::new(stream), before, state }
+    pub(super) fn new(stream: S, before: Vec<u8>, state: Arc<State>, http2: bool) -> Self {
+        Self { inner: TokioIo::new(stream), before, state, http2 }
+    }
+
+    /// Tells whether the client takes what is written.
+    fn told<T>(&self, written: Poll<T>) -> Poll<T> {
+        self.state.takes(written.is_ready());
+        written
     }
 }
 
@@ -40,8 +48,8 @@ impl<S: AsyncRead + Unpin> Read for Io<S> {
         }
         let this = &mut *self;
         let read = Pin::new(&mut this.inner).poll_read(cx, buf);
-        if let (Poll::Ready(Ok(())), Some(state)) = (&read, &this.state) {
-            state.reads();
+        if matches!(read, Poll::Ready(Ok(()))) && !this.http2 {
+            this.state.reads();
         }
         read
     }
@@ -49,11 +57,14 @@ impl<S: AsyncRead + Unpin> Read for Io<S> {
 
 impl<S: AsyncWrite + Unpin> Write for Io<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
+        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.told(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        // TLS may hold bytes back until here.
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        self.told(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -69,6 +80,7 @@ impl<S: AsyncWrite + Unpin> Write for Io<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.told(written)
     }
 }

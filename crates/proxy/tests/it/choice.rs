@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use landfall_api::landfall::{
-    AffinityMode, Balance, BalanceMode, HashOn, Outlier, PlanCanary, Retries, SessionAffinity, TrafficLimits,
-    TrafficPlanSpec,
+    AffinityMode, Balance, BalanceMode, EndpointCapacity, HashOn, Outlier, PlanCanary, Retries,
+    SessionAffinity, TrafficLimits, TrafficPlanSpec,
 };
 use landfall_proxy::Config;
 use tokio::io::AsyncWriteExt as _;
@@ -267,6 +267,100 @@ async fn what_a_cluster_may_not_have_in_flight_goes_to_the_next_and_then_nowhere
     }
     assert_eq!(get(rig.address(), "a", "/").await.header("x-backend"), Some("near"), "there is room again");
     distant.stop().await;
+    rig.stop().await;
+}
+
+/// An endpoint that tells that a request came, and answers when it is told to.
+async fn held(
+    name: &'static str,
+    came: tokio::sync::mpsc::Sender<&'static str>,
+    go: tokio::sync::watch::Receiver<bool>,
+) -> SocketAddr {
+    backend::script(move |mut stream| {
+        let (mut go, came) = (go.clone(), came.clone());
+        async move {
+            while !backend::read_head(&mut stream).await.is_empty() {
+                let _ = came.send(name).await;
+                let _ = go.wait_for(|go| *go).await;
+                let answer = format!("HTTP/1.1 200 OK\r\nx-backend: {name}\r\ncontent-length: 0\r\n\r\n");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    })
+    .await
+}
+
+/// A proxy of one thread, which alone knows how busy each endpoint is.
+fn alone(endpoints: &[SocketAddr], change: impl Fn(&mut TrafficPlanSpec)) -> Rig {
+    let mut rig = Rig::new(Config { threads: 1, drain: Duration::ZERO, ..Config::default() });
+    rig.route("web", "", "/", landfall_api::landfall::RouteMatch::Prefix, "web");
+    rig.serve("web", endpoints, change);
+    rig.follow();
+    rig
+}
+
+#[tokio::test]
+async fn an_endpoint_has_no_more_in_flight_than_it_may() {
+    for method in ["GET", "DELETE"] {
+        let ((go, gone), (came, mut comes)) =
+            (tokio::sync::watch::channel(false), tokio::sync::mpsc::channel(8));
+        let at = [held("a", came.clone(), gone.clone()).await, held("b", came, gone).await];
+        let rig = alone(&at, |plan| {
+            plan.endpoint_capacity =
+                Some(EndpointCapacity { concurrency: Some(2), ..EndpointCapacity::default() });
+            plan.retries = Some(Retries { attempts: Some(0), budget_percent: None });
+        });
+        let request = format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n");
+        let (mut busy, mut who) = (Vec::new(), BTreeMap::new());
+        for _ in 0..4 {
+            let mut client = Client::new(rig.address()).await;
+            client.send(request.as_bytes()).await;
+            *who.entry(comes.recv().await.unwrap()).or_insert(0) += 1;
+            busy.push(client);
+        }
+        assert_eq!(who, [("a", 2), ("b", 2)].into(), "{method}");
+        for _ in 0..5 {
+            let answer = ask(rig.address(), &request).await.unwrap();
+            assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{method}");
+        }
+        go.send_replace(true);
+        for client in &mut busy {
+            assert_eq!(client.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(ask(rig.address(), &request).await.unwrap().status, 200, "there is room again");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_new_gets_little_at_first() {
+    let ((go, gone), (came, mut comes)) = (tokio::sync::watch::channel(true), tokio::sync::mpsc::channel(64));
+    let (old, new) = (held("old", came.clone(), gone.clone()).await, held("new", came, gone).await);
+    let mut rig = alone(&[old], |_| {});
+    assert_eq!(shares(&rig, 5, "").await, [("old".to_owned(), 5)].into());
+    rig.serve("web", &[old, new], |_| {});
+    rig.follow();
+    // As long as it is new, it is busier than one that has nothing to do.
+    assert_eq!(shares(&rig, 20, "").await, [("old".to_owned(), 20)].into());
+    let table = rig.proxy.table();
+    let endpoints = &table["services"][0]["clusters"][0]["endpoints"];
+    assert_eq!(endpoints[0]["sharePercent"], serde_json::Value::Null, "{table}");
+    assert!(endpoints[1]["sharePercent"].as_u64().unwrap() < 100, "{table}");
+    // It is there for what would be too much for the other alone.
+    go.send_replace(false);
+    while comes.try_recv().is_ok() {}
+    let mut busy = Vec::new();
+    let alone = loop {
+        let mut client = Client::new(rig.address()).await;
+        client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let who = comes.recv().await.unwrap();
+        busy.push(client);
+        if who == "new" {
+            break busy.len() - 1;
+        }
+    };
+    assert!((1..=10).contains(&alone), "{alone} went to the old one first");
+    go.send_replace(true);
     rig.stop().await;
 }
 

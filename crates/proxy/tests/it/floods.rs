@@ -8,27 +8,10 @@ use tokio::net::TcpStream;
 
 use crate::support::Rig;
 use crate::support::backend::Backend;
+use crate::support::frames::{
+    CONTINUATION, DATA, HEAD, HEADERS, PING, PREFACE, RESET, SETTINGS, frame, literal,
+};
 use crate::support::raw::get;
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// `GET / http a`, in HPACK.
-const HEAD: &[u8] = &[0x82, 0x84, 0x86, 0x41, 0x01, b'a'];
-
-/// A frame.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
-    bytes.extend_from_slice(&stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const CONTINUATION: u8 = 9;
 
 /// Sends frames as long as they are taken, `most` times at the most; tells whether the other side closed.
 async fn flood(to: SocketAddr, most: usize, mut frames: impl FnMut(usize) -> Vec<u8>) -> bool {
@@ -92,12 +75,6 @@ async fn answers_that_nobody_reads_hold_up_only_their_client() {
         assert_eq!(get(rig.address(), "a", "/").await.status, 200);
     }
     rig.stop().await;
-}
-
-/// A header without an index: its name and its value as they are.
-fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
-    let length = |bytes: &[u8]| u8::try_from(bytes.len()).unwrap();
-    [&[0, length(name)], name, &[length(value)], value].concat()
 }
 
 /// What HTTP/1.1 would read otherwise than HTTP/2 is refused before any endpoint sees it.

@@ -1,6 +1,9 @@
 //! What has an end: connections, and the time that anything may take; and what is counted of it.
 
-use landfall_api::landfall::Timeouts;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use landfall_api::landfall::{Outlier, Retries, Timeouts};
 use landfall_proxy::{Config, Limits};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -76,6 +79,48 @@ async fn an_endpoint_that_does_not_take_connections_in_time_is_given_up() {
     }
     drop(waiting);
     rig.stop().await;
+}
+
+/// A service that fails everywhere is not buried under what is tried again.
+#[tokio::test]
+async fn no_more_is_tried_again_than_the_budget_has() {
+    for method in ["GET", "DELETE"] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let resets = backend::script(move |mut stream| {
+            let counted = counted.clone();
+            async move {
+                backend::read_head(&mut stream).await;
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+        .await;
+        let mut rig = Rig::with(&[resets]);
+        rig.serve("web", &[resets], |plan| {
+            plan.retries = Some(Retries { attempts: Some(1), budget_percent: Some(0) });
+            // Left out, it would be asked by nobody.
+            plan.outlier = Some(Outlier { max_ejected_percent: Some(0), ..Outlier::default() });
+        });
+        rig.follow();
+        let request = format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n");
+        // What there is at first is spent, and there is more with every second: sooner or later there is none.
+        let (mut requests, mut refused) = (0, 0);
+        while refused < 50 {
+            let before = asked.load(Ordering::Relaxed);
+            let status = ask(rig.address(), &request).await.unwrap().status;
+            let times = asked.load(Ordering::Relaxed) - before;
+            requests += 1;
+            match status {
+                503 => {
+                    assert_eq!(times, 1, "{method}: it was asked once and not again");
+                    refused += 1;
+                }
+                _ => assert_eq!(status, 502, "{method}"),
+            }
+            assert!(requests < 100_000, "{method}: the budget has no end");
+        }
+        rig.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -3,8 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait for the tasks that they spawn")]
 
 mod bad_input;
+mod bombs;
 mod buckets;
 mod choice;
+mod corpus;
 mod disagree;
 mod floods;
 mod forward;
@@ -16,5 +18,7 @@ mod ports;
 mod restart;
 mod routing;
 mod seen;
+mod slow;
 mod streams;
 mod support;
+mod table;

@@ -2,6 +2,7 @@
 
 pub(crate) mod backend;
 pub(crate) mod certs;
+pub(crate) mod frames;
 pub(crate) mod raw;
 
 use std::collections::BTreeMap;
