@@ -158,7 +158,9 @@ impl Trip<'_> {
             Fault::Timeout => (fault, TIMEOUT),
             // The client has a part of a head, and takes no more.
             Fault::Body => return Outcome::Over,
-            // Whoever was sent something is burdened twice.
+            // One that the plan has dropped is not asked again, whatever it was sent.
+            Fault::Withdrawn => return Outcome::Left,
+            // The others were sent something, and may be asked twice.
             _ if !fault.nothing_sent() && !self.plain.local.budget.spend() => (Fault::Budget, NOT_AGAIN),
             _ => return Outcome::Left,
         };
