@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use landfall_api::landfall::{FixedResponseAction, Outlier, RouteAction, RouteMatch};
+use landfall_api::landfall::{FixedResponseAction, Outlier, Retries, RouteAction, RouteMatch};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
@@ -91,6 +91,7 @@ async fn the_table_tells_who_is_left_out() {
     rig.serve("web", &[nobody], |plan| {
         plan.outlier =
             Some(Outlier { consecutive_errors: Some(1), ejection_seconds: Some(600), ..Outlier::default() });
+        plan.retries = Some(Retries { attempts: Some(0), budget_percent: None });
     });
     rig.follow();
     assert_eq!(endpoints(&rig.proxy.table())[0]["outForMs"], Value::Null);
