@@ -48,6 +48,12 @@ struct Edge {
 /// A process that ends with us.
 struct Process(Child);
 
+impl Edge {
+    fn pids(&self) -> [String; 2] {
+        [self.process.0.id().to_string(), self.keeper.0.id().to_string()]
+    }
+}
+
 impl Front {
     /// Starts a hub and so many edges of the group `front`, by a program of ours; its files go into a directory.
     pub fn start(landfall: &Path, directory: &Path, edges: u8) -> Result<Self, Error> {
@@ -257,6 +263,46 @@ impl Front {
         let file = self.directory.join(format!("vip-{at}/{name}"));
         let pid = std::fs::read_to_string(file).map_err(Error::io("find keepalived"))?;
         output(Command::new("kill").args(["-KILL", pid.trim()])).map(drop)
+    }
+
+    /// Kills all of keepalived at once as `kill -9` does: nobody of it is left to let go of anything.
+    pub fn kill_all_of_keepalived(&self, at: usize) -> Result<(), Error> {
+        output(Command::new("kill").arg("-KILL").args(self.keepalived(at))).map(drop)
+    }
+
+    /// Lets keepalived hang: the process that holds the address, or the first one, which watches over it.
+    pub fn freeze_keepalived(&self, at: usize, first: bool) -> Result<(), Error> {
+        let pids = self.keepalived(at);
+        output(Command::new("kill").arg("-STOP").args(pids.get(usize::from(!first)))).map(drop)
+    }
+
+    /// The processes of keepalived on the node of an edge: the first one, and the one that holds the address.
+    fn keepalived(&self, at: usize) -> Vec<String> {
+        let files = ["keepalived.pid", "vrrp.pid"].map(|name| self.directory.join(format!("vip-{at}/{name}")));
+        let pids = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+        pids.map(|pid| pid.trim().to_owned()).collect()
+    }
+
+    /// Takes the power from the node of an edge: nobody hears it any more, and nothing runs on it.
+    pub fn kill_node(&mut self, at: usize) -> Result<(), Error> {
+        self.link.isolate(self.node(at)?, true)?;
+        let mut pids = self.keepalived(at);
+        pids.extend(self.edges.get(at).into_iter().flat_map(Edge::pids));
+        output(Command::new("kill").arg("-KILL").args(pids))?;
+        self.kill_edge(at);
+        self.kill_keeper(at);
+        Ok(())
+    }
+
+    /// Starts a node that had no power: its edge and its keeper come up, and no address but its own.
+    pub fn start_node(&mut self, at: usize) -> Result<(), Error> {
+        let node = self.node(at)?;
+        if node.has(IpAddr::V4(VIP))? {
+            output(node.command("ip").args(["addr", "del", &format!("{VIP}/32"), "dev", "eth0"]))?;
+        }
+        self.link.isolate(node, false)?;
+        self.start_keeper(at)?;
+        self.start_edge(at)
     }
 
     /// Takes keepalived away from all keepers, or gives it back. One that runs goes on.

@@ -135,6 +135,21 @@ impl Keepalived {
         }
     }
 
+    /// Whether one of its processes was stopped: it has not ended, but adverts and orders are nobody's business any more. Another
+    /// node takes the addresses a moment later, while this one still has them.
+    pub(crate) fn stopped(paths: &Paths) -> bool {
+        paths.running().any(|pid| state(pid).is_some_and(|state| matches!(state, 'T' | 't')))
+    }
+
+    /// Kills all of it at once; also what is stopped ends by that.
+    pub(crate) async fn kill(mut self, paths: &Paths) {
+        for pid in paths.running() {
+            // It may have ended in this very moment.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = self.child.kill().await;
+    }
+
     /// Tells it to read its configuration again; what it holds it goes on holding.
     pub(crate) fn reload(&self) -> io::Result<()> {
         self.signal(Signal::HUP)
@@ -159,6 +174,12 @@ impl Drop for Keepalived {
     fn drop(&mut self) {
         self.readers.stop();
     }
+}
+
+/// What the kernel says of a process: the letter after its name, which may hold anything.
+fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Told to end when the keeper's thread ends, however it does.

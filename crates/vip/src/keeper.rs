@@ -25,6 +25,8 @@ const PUT_ON: &str = "put-on.json";
 const SILENCE: Duration = Duration::from_millis(500);
 /// Between two looks whether the edge is well.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A keepalived that was told that its node must not hold the addresses says so itself within this long, or it hangs.
+const OBEY: Duration = Duration::from_secs(1);
 /// Between two starts of a keepalived that does not live.
 const RESTART_FIRST: Duration = Duration::from_millis(50);
 const RESTART_MAX: Duration = Duration::from_secs(5);
@@ -79,8 +81,9 @@ struct Health {
     heard: Option<Instant>,
     /// Whether it answers.
     checker: Option<Checker>,
-    /// What keepalived was told last.
+    /// What keepalived was told last, and since when it has not done so.
     told: Option<bool>,
+    disobeys: Option<Instant>,
 }
 
 impl Keeper {
@@ -105,7 +108,7 @@ impl Keeper {
             process: None,
             listening: None,
             restart: Restart { at: None, gap: RESTART_FIRST },
-            health: Health { heard: None, checker: None, told: None },
+            health: Health { heard: None, checker: None, told: None, disobeys: None },
             held: Held { since_ms: now_ms(), ..Held::default() },
             said: VecDeque::new(),
         })
@@ -143,7 +146,10 @@ impl Keeper {
                 word = next(&mut self.process) => self.on_word(word).await,
                 () = until(self.restart.at) => self.start().await,
                 () = heard(&mut self.listening) => self.launch(),
-                _ = looks.tick() => self.say_able(),
+                _ = looks.tick() => {
+                    self.say_able();
+                    self.look().await;
+                }
             }
             if self.held != before
                 && let Some(ear) = &mut edge
@@ -243,21 +249,42 @@ impl Keeper {
             }
             Err(ended) => {
                 self.process = None;
-                let vips = self.wanted.as_ref().map(|wanted| wanted.vips.clone()).unwrap_or_default();
-                // Nobody else takes them off, and another node will have taken them in a moment.
-                sweep(&vips).await;
-                // What is left of it must not meet the next one, nor put anything on again.
-                keepalived::await_end(&self.paths).await;
-                sweep(&vips).await;
                 let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-                let said: Vec<String> = self.said.drain(..).collect();
-                tracing::error!(how, ?said, "keepalived has ended; starting it again");
-                self.become_(State::Off);
-                let message = format!("keepalived has ended ({how}); it last said: {}", said.join("; "));
-                self.held.problem = Some(Reason::KeepalivedFailed.because(message));
-                self.again();
+                self.lost(&format!("keepalived has ended ({how})")).await;
             }
         }
+    }
+
+    /// Looks whether keepalived hangs. One that does is killed: it would go on holding what others take.
+    async fn look(&mut self) {
+        let holds = matches!(self.held.state, State::Holder | State::Backup);
+        let disobeys = self.process.is_some() && self.health.told == Some(false) && holds;
+        self.health.disobeys = disobeys.then(|| self.health.disobeys.unwrap_or_else(Instant::now));
+        let deaf = self.health.disobeys.is_some_and(|since| since.elapsed() > OBEY);
+        if !deaf && !(self.process.is_some() && Keepalived::stopped(&self.paths)) {
+            return;
+        }
+        if let Some(process) = self.process.take() {
+            process.kill(&self.paths).await;
+            let how = if deaf { "it does not do what it is told" } else { "it was stopped" };
+            self.lost(&format!("keepalived hangs ({how}) and was killed")).await;
+        }
+    }
+
+    /// keepalived is not there any more: what it held is taken off, and it is started again.
+    async fn lost(&mut self, what: &str) {
+        let vips = self.wanted.as_ref().map(|wanted| wanted.vips.clone()).unwrap_or_default();
+        // Nobody else takes them off, and another node will have taken them in a moment.
+        sweep(&vips).await;
+        // What is left of it must not meet the next one, nor put anything on again.
+        keepalived::await_end(&self.paths).await;
+        sweep(&vips).await;
+        let said: Vec<String> = self.said.drain(..).collect();
+        tracing::error!(what, ?said, "keepalived is lost; starting it again");
+        self.become_(State::Off);
+        let message = format!("{what}; it last said: {}", said.join("; "));
+        self.held.problem = Some(Reason::KeepalivedFailed.because(message));
+        self.again();
     }
 
     fn become_(&mut self, state: State) {

@@ -83,6 +83,13 @@ fn an_address_survives_whoever_holds_it() {
         |front, at| front.kill_keepalived(at, true).unwrap(),
         |_, _| (),
     );
+    check("keepalived hangs", &mut front, |front, at| front.freeze_keepalived(at, false).unwrap(), |_, _| ());
+    check(
+        "keepalived's first process hangs",
+        &mut front,
+        |front, at| front.freeze_keepalived(at, true).unwrap(),
+        |_, _| (),
+    );
     check(
         "edge hangs",
         &mut front,
@@ -215,6 +222,33 @@ fn a_node_without_keepalived_says_so_until_it_has_one() {
     front.until("it is told", |front| Ok(condition(front, holder)? == "Following")).unwrap();
     front.kill_keepalived(next, false).unwrap();
     assert_eq!(front.holder(Some(next)).unwrap(), holder, "it takes part again");
+}
+
+/// Its process is there, and its pid is right, but nobody gets up when the holder falls.
+#[test]
+fn a_keepalived_that_hangs_is_started_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(front) = front(directory.path(), 2) else { return };
+    let holder = front.holder(None).unwrap();
+    let other = 1 - holder;
+    let part = |front: &Front| {
+        let edges = front.edges()?;
+        Ok(edges[other].pointer("/status/vips/0/state").and_then(|state| state.as_str()) == Some("Standby"))
+    };
+    front.until("the other one stands by", part).unwrap();
+    front.freeze_keepalived(other, false).unwrap();
+    let log = format!("keeper-{other}");
+    front.until("it is noticed", |front| Ok(front.said(&log).contains("keepalived hangs"))).unwrap();
+    front
+        .until("it runs again", |front| {
+            let said = front.said(&log);
+            let after = said.rsplit_once("keepalived hangs").map(|(_, after)| after.to_owned());
+            Ok(after.is_some_and(|after| after.contains("to=Backup")))
+        })
+        .unwrap();
+    assert_eq!(front.holders().unwrap(), [holder], "nothing has moved");
+    front.kill_keepalived(holder, false).unwrap();
+    assert_eq!(front.holder(Some(holder)).unwrap(), other, "it takes part again");
 }
 
 #[test]
