@@ -8,6 +8,7 @@ mod failover;
 mod members;
 mod propagate;
 mod proxy;
+mod vip;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,7 +27,7 @@ pub(crate) struct Options {
 enum What {
     /// The API server: kube-apiserver with etcd, our hub with etcd, our hub embedded, under the same load over TLS.
     Apiserver(apiserver::Settings),
-    /// Binding: how long the planner takes to bind many Ingresses to many groups of edges.
+    /// Binding: how long the planner takes to bind many Ingresses to many groups of edges, and how soon a lost group is made up for.
     Binding(binding::Settings),
     /// DNS: us, gdnsd and Knot with the same zone, under dnsperf.
     Dns(dns::Settings),
@@ -40,11 +41,16 @@ enum What {
     Propagate(propagate::Settings),
     /// The proxy: us, nginx and haproxy in front of the same backend, under wrk and h2load; and many routes that change.
     Proxy(proxy::Settings),
+    /// Virtual IPs: how long an address is lost when its holder is, beside a pair of keepalived written by hand. Needs root.
+    Vip(vip::Settings),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     // Their load generators are not ours, or what is measured is built apart.
-    let theirs = matches!(options.what, What::Binding(_) | What::Dns(_) | What::Failover(_) | What::Proxy(_));
+    let theirs = matches!(
+        options.what,
+        What::Binding(_) | What::Dns(_) | What::Failover(_) | What::Proxy(_) | What::Vip(_)
+    );
     if cfg!(debug_assertions) && !theirs {
         return run_optimised();
     }
@@ -57,6 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         What::Members(settings) => members::run(settings),
         What::Propagate(settings) => propagate::run(settings),
         What::Proxy(settings) => proxy::run(settings),
+        What::Vip(settings) => vip::run(settings),
     }
 }
 
