@@ -54,6 +54,10 @@ pub struct EdgeSpec {
     /// Other edges may come in at its peer address with what they carry for its member.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub linked: bool,
+    /// The port at which it answers HTTP.
+    #[schemars(range(min = 1, max = 65535))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_port: Option<i32>,
     /// Addresses of its node on the link where its group's virtual IPs are held: there other edges of the group hear it.
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -42,6 +42,10 @@ pub struct GroupPlanMember {
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vips: Vec<String>,
+    /// The port at which its edges answer HTTP there, where they say so: others look at whether anybody does.
+    #[schemars(range(min = 1, max = 65535))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_port: Option<i32>,
     /// Its edges here, those that are silent now too.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]

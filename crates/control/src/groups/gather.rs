@@ -33,6 +33,8 @@ pub(super) struct Group {
     pub problem: Option<String>,
     /// Its edges.
     pub edges: Vec<Grouped>,
+    /// None of them is heard, and nobody answers at its addresses: it is lost, whoever has not lapsed yet.
+    pub lost: bool,
     /// Edges of it that may hold addresses, wherever they are.
     pub followers: Vec<vips::Follower>,
     /// It is being deleted, and waits until its addresses are free: nobody runs it, and nothing is bound to it.
@@ -83,10 +85,10 @@ pub(super) fn scene(federation: &Arc<Federation>) -> Scene {
         own.retain(|edge| clusters.contains(&edge.spec.cluster));
         let alive: Vec<_> = own.iter().filter(|edge| edge.alive).map(|edge| &edge.status).collect();
         let load = binding::measure(&object.spec, &alive);
-        let plan = plans.remove(&*key.name);
+        let (plan, lost) = (plans.remove(&*key.name), federation.traffic.edges.lost(&key.name));
         groups.insert(
             key.name.to_string(),
-            Group { object, clusters, problem, edges: own, followers, deleting, load, bound: 0, plan },
+            Group { object, clusters, problem, edges: own, lost, followers, deleting, load, bound: 0, plan },
         );
     }
     let range_objects: BTreeMap<String, IngressVIPRange> =
@@ -191,7 +193,7 @@ impl Group {
 
     /// How many of its edges are alive.
     pub(super) fn ready(&self) -> usize {
-        self.edges.iter().filter(|edge| edge.alive).count()
+        self.edges.iter().filter(|edge| edge.alive && !self.lost).count()
     }
 }
 

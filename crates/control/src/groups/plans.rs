@@ -75,6 +75,7 @@ fn spec(group: &Group, made: Option<&Allocation>, before: Option<&GroupPlan>) ->
             cluster: cluster.clone(),
             router_id: here.iter().find_map(|vip| vip.router_id).unwrap_or(0),
             vips: here.iter().filter(|vip| vip.router_id.is_some()).map(|vip| vip.address.clone()).collect(),
+            http_port: own.iter().filter_map(|edge| edge.spec.http_port).min(),
             edges: own.iter().map(edge).collect(),
         }
     };

@@ -163,6 +163,9 @@ pub async fn run(federation: &Arc<Federation>) {
             if traffic.edges.lapse(clock::instant(), answers) {
                 roster_changed(federation);
             }
+            if traffic.edges.hush(clock::instant()) {
+                federation.groups.wake();
+            }
         }
     };
     let trips = async {

@@ -171,6 +171,7 @@ fn announcement(core: &Core) -> Value {
         "peerAddress": core.peer_address(), "linkAddresses": config.link_addresses,
         "carries": core.carrier.carries(), "reservedPorts": core.carrier.reserved_ports(),
         "linked": core.carrier.peer().is_some(),
+        "httpPort": core.carrier.http().map(|at| at.port()),
     }})
 }
 
@@ -294,7 +295,8 @@ async fn follow(core: &Core, client: kube::Client) {
         listen(core, all("TrafficPlan", "trafficplans"), everything(), spec::<TrafficPlanSpec>),
         listen(core, all("RoutePlan", "routeplans"), everything(), spec::<RoutePlanSpec>),
         listen(core, secrets, own_certificates(core), certificate),
-        group(core, all("GroupPlan", "groupplans")),
+        // Of the own group because of its addresses, of others to see whether somebody answers at theirs.
+        listen(core, all("GroupPlan", "groupplans"), everything(), spec::<GroupPlanSpec>),
     );
 }
 
@@ -305,13 +307,6 @@ fn everything() -> watcher::Config {
 /// The certificates of what its group carries: keys of others are none of its business.
 fn own_certificates(core: &Core) -> watcher::Config {
     everything().labels(&group_label(core.config.group.as_deref()))
-}
-
-/// Follows the plan of the group it belongs to, if it does.
-async fn group(core: &Core, api: Api<DynamicObject>) {
-    let Some(group) = &core.config.group else { return };
-    let own = everything().fields(&format!("metadata.name={group}"));
-    listen(core, api, own, spec::<GroupPlanSpec>).await;
 }
 
 /// Keeps one kind in the book as the hub has it, for ever.

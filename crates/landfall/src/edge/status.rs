@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time}
 use k8s_openapi::jiff::Timestamp;
 use landfall_api::landfall::{EdgeStatus, Load, RoundTrip, ServiceLoad, Vote, VoteGroup};
 use landfall_health::Opinion;
+use landfall_plan::quorum::target_group;
 use serde_json::{Value, json};
 
 use super::vips::VipsTold;
@@ -154,7 +155,9 @@ struct Votes {
 /// Tells votes one by one as long as there are few, and then, of those that say down, as many as may be.
 fn votes(opinions: &BTreeMap<String, Opinion>) -> Votes {
     let mut told = Votes::default();
-    let sure = opinions.iter().filter(|(_, opinion)| opinion.up.is_some());
+    // Who never saw a group's address answer says nothing of it: it may be on none of its networks.
+    let knows = |target: &str, opinion: &Opinion| opinion.seen_up || target_group(target).is_none();
+    let sure = opinions.iter().filter(|(target, one)| one.up.is_some() && knows(target, one));
     let few = sure.clone().count() <= VOTES_WHOLE_MAX;
     let mut grouped: BTreeMap<(&str, bool, i64), Vec<String>> = BTreeMap::new();
     let mut bytes = 0;

@@ -1,11 +1,12 @@
 //! What this edge probes: a pure function from plans, the roster and what it knows of its own cluster to targets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use landfall_api::landfall::{Address, PlanCluster, PlanEdge, PlanFederation, TrafficPlanSpec};
 use landfall_health::distance::Place;
 use landfall_health::{Check, Door, Point, Target};
-use landfall_plan::quorum::{Roster, probed_port, target};
+use landfall_plan::quorum::{Roster, group_target, probed_port, target};
 
 use super::book::Plans;
 
@@ -17,6 +18,12 @@ const DOORS_MAX: usize = 8;
 const BEYOND_MAX: usize = 4_096;
 /// So many points of a member are known at most for measuring how far it is.
 const PLACE_POINTS_MAX: usize = 8;
+
+/// Addresses of groups are probed so often, may take so long to answer, and are down after so many failures: whoever lost its group is
+/// carried elsewhere within two seconds.
+const GROUP_INTERVAL: Duration = Duration::from_millis(400);
+const GROUP_TIMEOUT: Duration = Duration::from_millis(400);
+const GROUP_DOWN: u32 = 2;
 
 /// Which edge looks.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +42,7 @@ pub(crate) type Endpoints<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Vec<Point
 pub(crate) fn targets(plans: &Plans, me: Me<'_>, silent: bool, endpoints: Endpoints<'_>) -> Vec<Target> {
     let edges = plans.federation.as_ref().map(|federation| federation.edges.as_slice()).unwrap_or_default();
     let roster = Roster::new(edges);
-    let mut found = Vec::new();
+    let mut found = groups(plans, me, &roster);
     let mut beyond = if silent && roster.cluster_of(me.name).is_some() { BEYOND_MAX } else { 0 };
     for ((namespace, name), plan) in &plans.services {
         let check = plan.health_check.as_ref();
@@ -69,6 +76,32 @@ pub(crate) fn targets(plans: &Plans, me: Me<'_>, silent: bool, endpoints: Endpoi
                 check: check.map(Check::new).unwrap_or_default(),
                 down: down.then(|| "no endpoint is ready".to_owned()),
             });
+        }
+    }
+    found
+}
+
+/// The addresses of other groups that this edge votes on.
+fn groups(plans: &Plans, me: Me<'_>, roster: &Roster) -> Vec<Target> {
+    let mut found = Vec::new();
+    for (name, plan) in &plans.groups {
+        let own: BTreeSet<&str> =
+            plan.members.iter().flat_map(|member| &member.edges).map(|edge| edge.name.as_str()).collect();
+        for member in plan.members.iter().filter(|member| !member.edges.is_empty()) {
+            let target = group_target(&member.cluster, name);
+            let port = member.http_port.and_then(|port| u16::try_from(port).ok());
+            let Some(port) = port.filter(|_| roster.group_voters(&target, &own).contains(&me.name)) else {
+                continue;
+            };
+            let point = |vip: &String| Point { host: vip.clone(), port };
+            let points: Vec<Point> = member.vips.iter().map(point).collect();
+            let check = Check {
+                interval: GROUP_INTERVAL,
+                timeout: GROUP_TIMEOUT,
+                down_threshold: GROUP_DOWN,
+                ..Check::default()
+            };
+            found.push(Target { name: target, points, doors: Vec::new(), check, down: None });
         }
     }
     found

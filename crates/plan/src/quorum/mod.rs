@@ -25,6 +25,7 @@
 //! it was for all.
 
 mod ballots;
+mod group;
 mod roster;
 
 use std::collections::BTreeSet;
@@ -37,6 +38,7 @@ use landfall_api::landfall::{HealthCheck, PlanPort, PlanVote, Verdict};
 use crate::reason::Reason;
 
 pub use ballots::Ballots;
+pub use group::{group_gone, group_target, target_group};
 pub use roster::{Roster, VOTERS_MAX};
 
 /// How long a target that went down stays down at least.

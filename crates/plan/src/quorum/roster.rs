@@ -1,7 +1,7 @@
 //! The edges that there are, and which of them vote on a target.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use landfall_api::landfall::{PlanCluster, PlanEdge};
 
@@ -26,6 +26,13 @@ struct Seat {
     alive: Vec<(String, u64)>,
     /// Others can look at its services through one of its edges, whether that is silent now or not.
     linked: bool,
+}
+
+impl Seat {
+    /// Those that are alive, but not these.
+    fn others<'a>(&'a self, but: &BTreeSet<&str>) -> impl Iterator<Item = &'a (String, u64)> {
+        self.alive.iter().filter(move |(name, _)| !but.contains(name.as_str()))
+    }
 }
 
 impl Roster {
@@ -70,11 +77,15 @@ impl Roster {
 
     /// The edges that vote on a target which nobody else can see: at most [`VOTERS_MAX`] of its own cluster that are alive.
     pub fn own_voters(&self, target: &str) -> Vec<&str> {
+        self.own_voters_but(target, &BTreeSet::new())
+    }
+
+    fn own_voters_but(&self, target: &str, but: &BTreeSet<&str>) -> Vec<&str> {
         let seat = target_cluster(target).and_then(|cluster| self.seat(cluster));
         let target = hash::texts(&[target]);
         let mut best: Vec<Ranked<'_>> = Vec::new();
         seat.into_iter()
-            .flat_map(|seat| &seat.alive)
+            .flat_map(|seat| seat.others(but))
             .for_each(|edge| keep_best(&mut best, Some(ranked(target, edge))));
         best.into_iter().map(|(_, name)| name).collect()
     }
@@ -93,27 +104,39 @@ impl Roster {
     /// Every edge has a score for every target (rendezvous hashing): when one comes or goes, only its own places change
     /// hands. First stand the best edges of all clusters, by their scores; then the second best of all, and so on.
     pub fn voters(&self, target: &str) -> Vec<&str> {
+        self.voters_but(target, &BTreeSet::new())
+    }
+
+    /// The edges that vote on a group's addresses: some that stand near them, in the same member, and some of all members; never the
+    /// group's own.
+    pub fn group_voters(&self, target: &str, own: &BTreeSet<&str>) -> Vec<&str> {
+        let near = self.own_voters_but(target, own);
+        let far = self.voters_but(target, own).into_iter().filter(|edge| !near.contains(edge));
+        near.iter().copied().chain(far).collect()
+    }
+
+    fn voters_but(&self, target: &str, but: &BTreeSet<&str>) -> Vec<&str> {
         let target = hash::texts(&[target]);
         let mut voters = Vec::with_capacity(VOTERS_MAX);
         let mut tier: Vec<Ranked<'_>> = Vec::new();
         for seat in &self.seats {
-            let best = seat.alive.iter().map(|edge| ranked(target, edge)).min();
+            let best = seat.others(but).map(|edge| ranked(target, edge)).min();
             keep_best(&mut tier, best);
         }
         voters.extend(tier.iter().map(|(_, name)| *name));
         if voters.len() < VOTERS_MAX {
-            self.fill(target, &mut voters);
+            self.fill(target, but, &mut voters);
         }
         voters
     }
 
     /// Where fewer clusters than places have edges: the second best of each, then the third best.
-    fn fill<'a>(&'a self, target: u64, voters: &mut Vec<&'a str>) {
+    fn fill<'a>(&'a self, target: u64, but: &BTreeSet<&str>, voters: &mut Vec<&'a str>) {
         let mut seats: Vec<Vec<Ranked<'a>>> = self
             .seats
             .iter()
             .map(|seat| {
-                let mut all: Vec<_> = seat.alive.iter().map(|edge| ranked(target, edge)).collect();
+                let mut all: Vec<_> = seat.others(but).map(|edge| ranked(target, edge)).collect();
                 all.sort_unstable();
                 all
             })
