@@ -78,7 +78,10 @@ fn measure(settings: &Settings, landfall: &Path, directory: &Path) -> Result<(Ou
 fn lose(contender: &mut dyn Contender, rounds: usize) -> Result<Outcomes> {
     let mut outcomes = Vec::new();
     for round in 0..rounds {
-        for loss in LOSSES.iter().copied().filter(|loss| contender.has(*loss)) {
+        for loss in LOSSES {
+            if !contender.has(loss) {
+                continue;
+            }
             let outcome = loss::once(contender, loss)?;
             say(&format!(
                 "    {}, {} of {rounds}: not answered for {:.0} ms{}",
@@ -117,13 +120,16 @@ fn show(ours: &Outcomes, theirs: &Outcomes) {
             "| {name} | {kills} | {median:.0} | {worst:.0} | < {TARGET_MS:.0} | {word} | {peer} |"
         ));
     }
-    let doubles = |outcomes: &Outcomes| outcomes.iter().map(|(_, outcome)| outcome.doubles).sum::<usize>();
+    let doubles = |all: &Outcomes| all.iter().filter(|(_, outcome)| outcome.doubles > 0).count();
     let own = doubles(ours);
     say("");
     say(&format!(
-        "Heard on the link (VRRP and ARP), two that held the address and saw each other: us {own} times (target 0, {}), by hand {} times.",
+        "Two that held the address and saw each other, heard on the link (VRRP and ARP): after {own} of {} kills (target 0, {}); \
+         by hand after {} of {}.",
+        ours.len(),
         if own == 0 { "PASS" } else { "miss" },
-        doubles(theirs)
+        doubles(theirs),
+        theirs.len()
     ));
 }
 
