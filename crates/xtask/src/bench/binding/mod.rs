@@ -38,6 +38,7 @@ pub(super) struct Settings {
 pub(super) fn run(settings: &Settings) -> Result<()> {
     let ingresses = if settings.quick { settings.ingresses.div_ceil(10) } else { settings.ingresses };
     let groups = settings.groups;
+    let times = lost(settings)?;
     let said = step("release build, and binding", || {
         let mut command = Command::new("cargo");
         command.args([
@@ -53,7 +54,6 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         output(command.args([ingresses.to_string(), groups.to_string()]).current_dir(root()))
     })?;
     let mut found: Value = serde_json::from_str(said.trim()).context("the example tells something else")?;
-    let times = lost(settings)?;
     found["lostKilledMs"] = json!(times.killed);
     found["lostHungMs"] = json!(times.hung);
     let number = |key: &str| found[key].as_f64().unwrap_or(f64::NAN);
