@@ -139,6 +139,13 @@ async fn read_one(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, 
     let shape = shape(call, place)?;
     let version = &call.options.resource_version;
     let entry = get::entry(&*call.api.store, &place.kind, place.namespace(), place.name(), version).await?;
+    if let Some(label) = shown_label(call, place) {
+        // What is not shown is not there.
+        let selection = Selection::parse(&place.kind, place.namespace(), place.name(), call.options)?;
+        if !selection.having(Some(label)).matches(&entry) {
+            return Err(Status::not_found(&place.kind.group, &place.kind.plural, place.name()));
+        }
+    }
     Ok(answer::styled(StatusCode::OK, shape.single(&entry)?, call.style))
 }
 
@@ -147,10 +154,15 @@ fn hidden(call: &Call<'_>, place: &Place<'_>) -> Option<String> {
     if call.api.vault { vault::hidden(&place.kind, call.user) } else { None }
 }
 
+/// The label that whatever is shown must have, for whoever asks.
+fn shown_label(call: &Call<'_>, place: &Place<'_>) -> Option<String> {
+    edges::shown_label(&call.api.store.snapshot(), &place.kind, call.user)
+}
+
 async fn read_many(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
     let shape = shape(call, place)?;
     let selection = Selection::parse(&place.kind, place.namespace(), "", call.options)?;
-    let selection = selection.without(hidden(call, place));
+    let selection = selection.without(hidden(call, place)).having(shown_label(call, place));
     let bytes = list::list(&*call.api.store, &shape, &selection, call.options).await?;
     Ok(answer::styled(StatusCode::OK, bytes, call.style))
 }
@@ -158,7 +170,7 @@ async fn read_many(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>,
 async fn open_watch(call: &Call<'_>, place: &Place<'_>) -> Result<Response<Body>, Status> {
     let shape = shape(call, place)?;
     let selection = Selection::parse(&place.kind, place.namespace(), place.name(), call.options)?;
-    let selection = selection.without(hidden(call, place));
+    let selection = selection.without(hidden(call, place)).having(shown_label(call, place));
     let stop = edges::dismissed(call.api, call.user);
     let frames = watch::watch(&*call.api.store, shape, selection, call.options, stop).await?;
     let mut response = answer::json(StatusCode::OK, Bytes::new());

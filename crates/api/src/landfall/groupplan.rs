@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::object::object;
 
+/// The longest name of a label after its prefix.
+const LABEL_CHARS_MAX: usize = 63;
+
 object! {
     /// What the edges of a group must know of it: its virtual IPs, and each other. It has the group's name.
     GroupPlan, GroupPlanSpec, GroupPlanStatus, "groupplans", ClusterResourceScope
@@ -69,6 +72,19 @@ pub struct GroupPlanEdge {
     /// From 1 to 254: of those that are well, the one with the highest takes an address that nobody holds. An edge keeps its
     /// number for as long as it belongs to the group.
     pub priority: i32,
+}
+
+/// The label of certificates that edges of a group need; of those that edges of no group need when none is given.
+pub fn group_label(group: Option<&str>) -> String {
+    let Some(group) = group else { return "landfall.dev/no-group".to_owned() };
+    // What stands after the slash may not be longer.
+    if group.len() <= LABEL_CHARS_MAX {
+        return format!("group.landfall.dev/{group}");
+    }
+    let hash = group
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    format!("group.landfall.dev/{hash:016x}")
 }
 
 /// How far the plan has come.

@@ -102,6 +102,15 @@ impl Selector {
         Self { requirements: crate::labels::pairs(map).map(of).collect(), nothing: false }
     }
 
+    /// The same, and a label must be there.
+    #[must_use]
+    pub fn having(mut self, key: &str) -> Self {
+        let values = Box::new([]);
+        self.requirements.push(Requirement { key: key.into(), operator: Operator::Exists, values });
+        self.requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        self
+    }
+
     /// Whether it selects everything.
     pub const fn is_everything(&self) -> bool {
         self.requirements.is_empty() && !self.nothing

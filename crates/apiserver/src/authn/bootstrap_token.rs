@@ -22,6 +22,10 @@ pub const GROUP: &str = "system:bootstrappers";
 pub const CLUSTER_EXTRA: &str = "landfall.dev/cluster";
 /// The key of the Secret that says for which cluster a token is.
 pub const CLUSTER_KEY: &str = "cluster";
+/// The same for the group of edges that a token is for.
+pub const GROUP_EXTRA: &str = "landfall.dev/ingress-replicaset";
+/// The key of the Secret that says so.
+pub const GROUP_KEY: &str = "ingress-replicaset";
 
 /// The longest name of a group after its prefix.
 const GROUP_CHARS_MAX: usize = 256;
@@ -58,10 +62,12 @@ pub fn user(id: &str, secret: &str, found: &Found, now_s: i64) -> Option<User> {
     for group in extra.split(',').filter(|_| !extra.is_empty()) {
         groups.push(bootstrap_group(group)?.to_owned());
     }
-    let cluster = decoded(object, CLUSTER_KEY);
     let mut user = User { name: format!("{USER_PREFIX}{id}"), groups, ..User::default() };
-    if !cluster.is_empty() {
-        user.extra.insert(CLUSTER_EXTRA.into(), vec![cluster]);
+    for (key, extra) in [(CLUSTER_KEY, CLUSTER_EXTRA), (GROUP_KEY, GROUP_EXTRA)] {
+        let only = decoded(object, key);
+        if !only.is_empty() {
+            user.extra.insert(extra.into(), vec![only]);
+        }
     }
     Some(user.authenticated())
 }

@@ -24,6 +24,10 @@ pub struct Asked<'a> {
     pub bound: &'a str,
     /// The cluster it is asked for; empty when that was not said.
     pub cluster: &'a str,
+    /// The only group that it may speak for; empty for any.
+    pub bound_group: &'a str,
+    /// The group it is asked for; empty for none.
+    pub group: &'a str,
     /// What the certificate shall be used for.
     pub usages: Vec<&'a str>,
     /// Whom the certificate shall name.
@@ -154,6 +158,9 @@ fn registration(
     if !asked.bound.is_empty() && cluster != asked.bound {
         return Err(format!("the token is for edges of {:?}, not of {cluster:?}", asked.bound));
     }
+    if !asked.bound_group.is_empty() && asked.group != asked.bound_group {
+        return Err(format!("the token is for edges of the group {:?}, not of {:?}", asked.bound_group, asked.group));
+    }
     if !is_cluster(cluster) {
         return Err(format!("there is no cluster {cluster:?}"));
     }
@@ -221,6 +228,10 @@ mod tests {
         check(&good, Some(&begun), "e1 keeps u1");
         check(&Asked { bound: "a", cluster: "", ..good.clone() }, None, "e1 in a instead of ");
         check(&Asked { bound: "b", ..good.clone() }, None, "the token is for edges of \"b\"");
+        check(&Asked { bound_group: "blue", group: "blue", ..good.clone() }, None, "e1 in a instead of ");
+        check(&Asked { group: "blue", ..good.clone() }, None, "e1 in a instead of ");
+        check(&Asked { bound_group: "blue", group: "red", ..good.clone() }, None, "edges of the group \"blue\"");
+        check(&Asked { bound_group: "blue", ..good.clone() }, None, "edges of the group \"blue\"");
         check(&Asked { cluster: "", ..good.clone() }, None, "does not say in which cluster");
         check(&Asked { cluster: "z", ..good.clone() }, None, "there is no cluster \"z\"");
         check(&Asked { groups: vec!["system:bootstrappers"], ..good.clone() }, None, "leave");

@@ -20,7 +20,7 @@ pub mod sweep;
 
 use std::sync::Arc;
 
-use landfall_api::landfall::{CERTIFICATES_NAMESPACE, EDGE_USER_PREFIX, EDGES_GROUP, GROUP};
+use landfall_api::landfall::{CERTIFICATES_NAMESPACE, EDGE_USER_PREFIX, EDGES_GROUP, GROUP, group_label};
 use landfall_api::rules::read::{child, same, text};
 use landfall_api::{Kind, Status, meta};
 use landfall_store::{Entry, Event, Revision, Snapshot, Store};
@@ -42,6 +42,8 @@ pub const BOOTSTRAPPERS: &str = "system:bootstrappers:landfall:edges";
 pub const SIGNER: &str = "landfall.dev/edge";
 /// The annotation of a request that says in which cluster the edge stands.
 pub const CLUSTER_ANNOTATION: &str = "landfall.dev/cluster";
+/// The annotation of a request that says to which group the edge belongs.
+pub const GROUP_ANNOTATION: &str = "landfall.dev/ingress-replicaset";
 /// The annotation of an `Edge` that says with which token it came in.
 pub const TOKEN_ANNOTATION: &str = "landfall.dev/bootstrap-token";
 /// The annotation of an `Edge` that says with which request it was made.
@@ -155,6 +157,10 @@ pub fn guard(kind: &Kind, object: &Value, old: Option<&Value>, user: &User) -> R
     if text(child(object, "spec"), "cluster") != text(child(old, "spec"), "cluster") {
         return refuse("cluster");
     }
+    // It decides whose keys it is shown.
+    if text(child(object, "spec"), "ingressReplicaSet") != text(child(old, "spec"), "ingressReplicaSet") {
+        return refuse("group; revoke it, and let it come in anew");
+    }
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
         let of = |object: &Value| object.get("metadata").and_then(|metadata| metadata.get(field)).cloned();
         if !same(of(object).as_ref(), of(old).as_ref()) {
@@ -162,6 +168,15 @@ pub fn guard(kind: &Kind, object: &Value, old: Option<&Value>, user: &User) -> R
         }
     }
     Ok(())
+}
+
+/// The label that Secrets must have to be shown to a user: that of its group, for an edge; none for everybody else.
+pub fn shown_label(snapshot: &Snapshot, kind: &Kind, user: &User) -> Option<String> {
+    let name = name_of(user).filter(|_| kind.group.is_empty() && kind.plural == "secrets")?;
+    let entry = snapshot.get(&keys::object(GROUP, PLURAL, "", name));
+    let edge = entry.and_then(|entry| encode::decode(entry).ok()).unwrap_or_default();
+    let group = text(child(&edge, "spec"), "ingressReplicaSet");
+    Some(group_label(Some(group).filter(|group| !group.is_empty())))
 }
 
 /// Whether a request for a certificate is this user's.
@@ -267,6 +282,7 @@ mod tests {
         };
         check("/spec", json!({"cluster": "a", "peerAddress": "x:1"}), true);
         check("/spec", json!({"cluster": "b"}), false);
+        check("/spec", json!({"cluster": "a", "ingressReplicaSet": "blue"}), false);
         check("/metadata", json!({"name": "e1", "finalizers": ["x/y"]}), false);
         check("/metadata", json!({"name": "e1", "annotations": {"a": "b"}}), false);
         check("/metadata", json!({"name": "e1"}), true);

@@ -20,7 +20,9 @@ use landfall_store::{Error, Event};
 use serde_json::{Value, json};
 
 use super::decide::{Asked, Decision, Holder, How, decide};
-use super::{CLUSTER_ANNOTATION, PLURAL, REQUEST_ANNOTATION, SIGNER, TOKEN_ANNOTATION, USER_PREFIX, sweep};
+use super::{
+    CLUSTER_ANNOTATION, GROUP_ANNOTATION, PLURAL, REQUEST_ANNOTATION, SIGNER, TOKEN_ANNOTATION, USER_PREFIX, sweep,
+};
 use crate::api::Api;
 use crate::authn::bootstrap_token;
 use crate::bootstrap::{by, server};
@@ -164,14 +166,16 @@ async fn settle(api: &Arc<Api>, signer: &Signer, request: &Value) -> Result<(), 
 fn asked<'a>(request: &'a Value, subject: Subject) -> Asked<'a> {
     let spec = child(request, "spec");
     let texts = |name: &str| list(spec, name).iter().filter_map(Value::as_str).collect::<Vec<_>>();
-    let bound = list(child(spec, "extra"), bootstrap_token::CLUSTER_EXTRA).first().and_then(Value::as_str);
+    let bound = |to: &str| list(child(spec, "extra"), to).first().and_then(Value::as_str).unwrap_or("");
     Asked {
         name: meta::name(request),
         username: text(spec, "username"),
         uid: text(spec, "uid"),
         groups: texts("groups"),
-        bound: bound.unwrap_or(""),
+        bound: bound(bootstrap_token::CLUSTER_EXTRA),
         cluster: meta::annotation(request, CLUSTER_ANNOTATION).unwrap_or(""),
+        bound_group: bound(bootstrap_token::GROUP_EXTRA),
+        group: meta::annotation(request, GROUP_ANNOTATION).unwrap_or(""),
         usages: texts("usages"),
         subject,
         approved: has(request, "Approved"),
@@ -223,6 +227,9 @@ async fn edge_object(
         "apiVersion": API_VERSION, "kind": "Edge",
         "metadata": {"name": name, "annotations": annotations}, "spec": {"cluster": cluster},
     });
+    if let Some(group) = meta::annotation(request, GROUP_ANNOTATION).filter(|group| !group.is_empty()) {
+        edge["spec"]["ingressReplicaSet"] = group.into();
+    }
     if let Some(uid) = owner(&cluster) {
         let owner = json!({"apiVersion": API_VERSION, "kind": "Cluster", "name": cluster, "uid": uid});
         edge["metadata"]["ownerReferences"] = json!([owner]);

@@ -71,6 +71,14 @@ impl Selection {
         self
     }
 
+    /// The same, but only what has a label.
+    pub fn having(mut self, label: Option<String>) -> Self {
+        if let Some(label) = label {
+            self.labels = self.labels.having(&label);
+        }
+        self
+    }
+
     /// Whether every object under the prefix is meant.
     pub fn is_everything(&self) -> bool {
         self.except.is_none() && self.labels.is_everything() && self.implied

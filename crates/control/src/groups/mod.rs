@@ -52,9 +52,9 @@ const SYNC_LOOK: Duration = Duration::from_millis(5);
 const MOVES_MAX: usize = 10;
 const MOVES_MS: i64 = 60_000;
 
-/// Makes a token with which edges of a member come in, good until a time (seconds since 1970): the token, and the Secret by which
+/// Makes a token with which edges of a group in a member (member, group) come in, good until a time (seconds since 1970): the token, and the Secret by which
 /// the hub knows it.
-pub type Mint = fn(&str, i64) -> (String, Value);
+pub type Mint = fn(&str, &str, i64) -> (String, Value);
 
 /// All that this reconciler knows.
 #[derive(Debug)]

@@ -77,7 +77,7 @@ pub(super) fn writes(federation: &Arc<Federation>, scene: &Scene) -> Vec<Write> 
             let now_s = clock::epoch_s();
             if good_until(federation, &secret) < now_s.saturating_add(RENEW_S) && first(federation, &secret) {
                 let until_s = now_s.saturating_add(TOKEN_S);
-                let (token, bootstrap) = mint(cluster, until_s);
+                let (token, bootstrap) = mint(cluster, name, until_s);
                 let at = Key {
                     kind: secrets,
                     namespace: "kube-system".into(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use landfall_api::landfall::CERTIFICATES_NAMESPACE;
+use landfall_api::landfall::{CERTIFICATES_NAMESPACE, group_label};
 use landfall_api::rules::read::{child, text};
-use landfall_plan::routes::{Part, copy_name, group_label};
+use landfall_plan::routes::{Part, copy_name};
 use landfall_runtime::clock;
 use parking_lot::Mutex;
 use rustls::RootCertStore;

@@ -54,6 +54,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) name: &'a str,
     /// Where it stands.
     pub(crate) cluster: &'a str,
+    /// The group it belongs to.
+    pub(crate) group: Option<&'a str>,
 }
 
 impl Identity {
@@ -140,9 +142,13 @@ fn request(key: &KeyPair, claim: Claim<'_>) -> Result<Value> {
     params.distinguished_name.push(DnType::OrganizationName, edges::EDGES);
     let pem = params.serialize_request(key).and_then(|request| request.pem());
     let pem = pem.context("cannot make a request for a certificate")?;
+    let mut annotations = json!({edges::CLUSTER_ANNOTATION: claim.cluster});
+    if let Some(group) = claim.group {
+        annotations[edges::GROUP_ANNOTATION] = group.into();
+    }
     Ok(json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
-        "metadata": {"generateName": "edge-", "annotations": {edges::CLUSTER_ANNOTATION: claim.cluster}},
+        "metadata": {"generateName": "edge-", "annotations": annotations},
         "spec": {
             "request": BASE64.encode(pem), "signerName": edges::SIGNER,
             // One certificate serves both ways: towards the hub, and between edges.

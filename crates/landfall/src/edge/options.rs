@@ -276,6 +276,10 @@ pub(crate) struct TokenOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
 
+    /// Only edges of this group (IngressReplicaSet) may come in with it; of any group, or none, when not given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+
     /// How long it is good, such as 30m or 24h.
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     pub(crate) ttl: Span,

@@ -11,9 +11,8 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::watcher::{self, Event};
 use landfall_api::landfall::{
-    CERTIFICATES_NAMESPACE, GROUP, GroupPlanSpec, RoutePlanSpec, TrafficPlanSpec, VERSION,
+    CERTIFICATES_NAMESPACE, GROUP, GroupPlanSpec, RoutePlanSpec, TrafficPlanSpec, VERSION, group_label,
 };
-use landfall_plan::routes::group_label;
 use landfall_proxy::Certificate;
 use landfall_runtime::clock;
 use serde_json::{Value, json};
@@ -118,7 +117,7 @@ async fn enter(core: &Core, refused: bool) -> Result<(Door, Identity)> {
     if let Some(kept) = kept.clone().filter(|_| !refused) {
         return Ok((door, kept));
     }
-    let claim = Claim { name: &config.name, cluster: &config.cluster };
+    let claim = Claim { name: &config.name, cluster: &config.cluster, group: config.group.as_deref() };
     let made = match (&config.token, kept) {
         (Some(token), kept) => match (identity::register(&door, token, claim).await, kept) {
             (Ok(made), _) => made,
@@ -264,9 +263,10 @@ async fn patch(core: &Core, edges: &Api<DynamicObject>, status: bool, what: &Val
 /// Waits until the certificate has lived for long enough, and gets a new one.
 async fn renew(core: &Core, client: &kube::Client, identity: &Identity) -> Ended {
     tokio::time::sleep(identity.renew_in(clock::epoch_s())).await;
-    let claim = Claim { name: &core.config.name, cluster: &core.config.cluster };
+    let config = &core.config;
+    let claim = Claim { name: &config.name, cluster: &config.cluster, group: config.group.as_deref() };
     loop {
-        let made = async { identity::obtain(client, claim).await?.save(&core.config.data_dir) };
+        let made = async { identity::obtain(client, claim).await?.save(&config.data_dir) };
         match made.await.context("cannot renew the certificate") {
             Ok(()) => {
                 tracing::info!("the certificate is renewed");

@@ -40,8 +40,13 @@ impl Token {
         format!("/api/v1/namespaces/{}/secrets/{}", bootstrap_token::NAMESPACE, escape(&name))
     }
 
-    /// Its Secret, good until `until_s` (seconds since 1970).
+    /// Its Secret, good until `until_s` (seconds since 1970), for edges of any group.
     pub(crate) fn secret(&self, cluster: Option<&str>, until_s: i64) -> Value {
+        self.secret_for(cluster, None, until_s)
+    }
+
+    /// The same for edges of one group alone.
+    fn secret_for(&self, cluster: Option<&str>, group: Option<&str>, until_s: i64) -> Value {
         let mut data = json!({
             "token-id": self.id,
             "token-secret": self.secret,
@@ -53,6 +58,9 @@ impl Token {
         if let Some(cluster) = cluster {
             data[bootstrap_token::CLUSTER_KEY] = json!(cluster);
         }
+        if let Some(group) = group {
+            data[bootstrap_token::GROUP_KEY] = json!(group);
+        }
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": bootstrap_token::SECRET_TYPE, "stringData": data,
             "metadata": {
@@ -63,10 +71,10 @@ impl Token {
     }
 }
 
-/// A new token for edges of a member: as it is shown, and its Secret.
-pub(crate) fn mint(cluster: &str, until_s: i64) -> (String, Value) {
+/// A new token for edges of a group in a member: as it is shown, and its Secret.
+pub(crate) fn mint(cluster: &str, group: &str, until_s: i64) -> (String, Value) {
     let token = Token::new();
-    (token.text(), token.secret(Some(cluster), until_s))
+    (token.text(), token.secret_for(Some(cluster), Some(group), until_s))
 }
 
 /// So many characters that nobody can guess.
@@ -96,7 +104,8 @@ pub(super) async fn run(options: &TokenOptions) -> Result<()> {
     let until_s = clock::epoch_s().saturating_add(ttl_s);
     let token = Token::new();
     let place = format!("/api/v1/namespaces/{}/secrets", bootstrap_token::NAMESPACE);
-    hub.post(&place, &token.secret(options.cluster.as_deref(), until_s)).await?;
+    let (cluster, group) = (options.cluster.as_deref(), options.group.as_deref());
+    hub.post(&place, &token.secret_for(cluster, group, until_s)).await?;
     let connection = &options.connection;
     let door = door_of(connection.kubeconfig.as_deref(), connection.context.clone()).await?;
     say(&token.text());
@@ -107,8 +116,8 @@ pub(super) async fn run(options: &TokenOptions) -> Result<()> {
     if let Some(hash) = &door.ca_hash {
         say(&format!("    --hub-ca-hash {hash} \\"));
     }
-    let cluster = options.cluster.as_deref().unwrap_or("CLUSTER");
-    say(&format!("    --cluster {cluster} --token {}", token.text()));
+    let group = group.map(|group| format!(" --group {group}")).unwrap_or_default();
+    say(&format!("    --cluster {}{group} --token {}", cluster.unwrap_or("CLUSTER"), token.text()));
     Ok(())
 }
 

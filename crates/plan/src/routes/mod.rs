@@ -124,14 +124,6 @@ pub fn copy_name(namespace: &str, name: &str) -> String {
     fitting(&format!("{namespace}.{name}"))
 }
 
-/// The label of copies that edges of a group need; of those that edges of no group need when none is given.
-pub fn group_label(group: Option<&str>) -> String {
-    let Some(group) = group else { return "landfall.dev/no-group".to_owned() };
-    // What stands after the slash may not be longer.
-    let name = if group.len() <= 63 { group.to_owned() } else { format!("{:016x}", hash::texts(&[group])) };
-    format!("group.landfall.dev/{name}")
-}
-
 /// A name that fits: one that is too long is cut, and told apart by a hash of the whole.
 fn fitting(name: &str) -> String {
     if name.len() <= NAME_MAX {

@@ -148,6 +148,55 @@ fn certificates(playground: &Playground, edge: &str) -> Vec<String> {
     names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
+/// What the hub says to an edge that asks with its own certificate: the code, and the body.
+fn asks(playground: &Playground, edge: &str, method: &str, path: &str, body: &str) -> (String, Value) {
+    let (dir, hub) = (playground.dir().join("edges").join(edge), playground.addresses()["hub"]["url"].clone());
+    let mut command = Command::new("curl");
+    command.args(["-s", "-w", "\n%{http_code}", "-X", method]);
+    for (option, file) in [("--cert", dir.join("edge.crt")), ("--key", dir.join("edge.key"))] {
+        command.arg(option).arg(file);
+    }
+    command.arg("--cacert").arg(playground.dir().join("hub/pki/ca.crt"));
+    command.args(["-H", "Content-Type: application/merge-patch+json"]);
+    if !body.is_empty() {
+        command.args(["-d", body]);
+    }
+    let said = command.arg(format!("{}{path}", hub.as_str().unwrap())).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let (body, code) = said.rsplit_once('\n').unwrap_or_else(|| panic!("{said}"));
+    (code.to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
+/// An edge chose itself which certificates it asked for, and which group it belonged to: whoever had broken into one could have had
+/// the keys of all.
+fn an_edge_that_asks_for_more_is_shown_no_more(playground: &Playground) {
+    let all = "/api/v1/namespaces/landfall-certificates/secrets";
+    let names = |edge: &str, path: &str| {
+        let (code, list) = asks(playground, edge, "GET", path, "");
+        assert_eq!(code, "200", "{list}");
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        items.iter().map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for (edge, own) in [("blue-eu-west-0", "sky"), ("green-eu-west-0", "grass"), ("eu-west", "sand")] {
+        let own = format!("default.{own}");
+        let others = [format!("{all}?labelSelector=group.landfall.dev/green"), format!("{all}?limit=1")];
+        assert_eq!(names(edge, all), [own.clone()], "{edge}");
+        for path in others {
+            assert!(names(edge, &path).iter().all(|name| *name == own), "{edge} at {path}");
+        }
+        assert_eq!(asks(playground, edge, "GET", &format!("{all}/{own}"), "").0, "200");
+    }
+    assert_eq!(asks(playground, "blue-eu-west-0", "GET", &format!("{all}/default.grass"), "").0, "404");
+    assert_eq!(asks(playground, "blue-eu-west-0", "GET", "/api/v1/secrets", "").0, "403");
+    // Nor does it get them by saying that it belongs elsewhere.
+    let edge = "/apis/landfall.dev/v1alpha1/edges/blue-eu-west-0";
+    for group in [json!("green"), json!(null)] {
+        let patch = json!({"spec": {"ingressReplicaSet": group}}).to_string();
+        let (code, said) = asks(playground, "blue-eu-west-0", "PATCH", edge, &patch);
+        assert_eq!(code, "403", "{said}");
+    }
+}
+
 #[test]
 fn an_edge_has_the_keys_of_what_its_group_carries_and_no_others() {
     let base = tempfile::tempdir().unwrap();
@@ -173,6 +222,7 @@ fn an_edge_has_the_keys_of_what_its_group_carries_and_no_others() {
     for (edge, own) in [("blue-eu-west-0", "sky"), ("green-eu-west-0", "grass"), ("eu-west-edge", "sand")] {
         becomes(edge, &vec![format!("default.{own}")], || certificates(&playground, edge));
     }
+    an_edge_that_asks_for_more_is_shown_no_more(&playground);
     // It is bound to another group: the key moves with it.
     playground.kubectl_ok("annotate ingress sky landfall.dev/ingress-replicaset=green --overwrite");
     let both = vec!["default.grass".to_owned(), "default.sky".to_owned()];
