@@ -278,7 +278,8 @@ impl Front {
 
     /// The processes of keepalived on the node of an edge: the first one, and the one that holds the address.
     fn keepalived(&self, at: usize) -> Vec<String> {
-        let files = ["keepalived.pid", "vrrp.pid"].map(|name| self.directory.join(format!("vip-{at}/{name}")));
+        let files =
+            ["keepalived.pid", "vrrp.pid"].map(|name| self.directory.join(format!("vip-{at}/{name}")));
         let pids = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
         pids.map(|pid| pid.trim().to_owned()).collect()
     }

@@ -81,9 +81,9 @@ pub fn group_label(group: Option<&str>) -> String {
     if group.len() <= LABEL_CHARS_MAX {
         return format!("group.landfall.dev/{group}");
     }
-    let hash = group
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = group.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
     format!("group.landfall.dev/{hash:016x}")
 }
 

@@ -159,7 +159,10 @@ fn registration(
         return Err(format!("the token is for edges of {:?}, not of {cluster:?}", asked.bound));
     }
     if !asked.bound_group.is_empty() && asked.group != asked.bound_group {
-        return Err(format!("the token is for edges of the group {:?}, not of {:?}", asked.bound_group, asked.group));
+        return Err(format!(
+            "the token is for edges of the group {:?}, not of {:?}",
+            asked.bound_group, asked.group
+        ));
     }
     if !is_cluster(cluster) {
         return Err(format!("there is no cluster {cluster:?}"));
@@ -230,7 +233,11 @@ mod tests {
         check(&Asked { bound: "b", ..good.clone() }, None, "the token is for edges of \"b\"");
         check(&Asked { bound_group: "blue", group: "blue", ..good.clone() }, None, "e1 in a instead of ");
         check(&Asked { group: "blue", ..good.clone() }, None, "e1 in a instead of ");
-        check(&Asked { bound_group: "blue", group: "red", ..good.clone() }, None, "edges of the group \"blue\"");
+        check(
+            &Asked { bound_group: "blue", group: "red", ..good.clone() },
+            None,
+            "edges of the group \"blue\"",
+        );
         check(&Asked { bound_group: "blue", ..good.clone() }, None, "edges of the group \"blue\"");
         check(&Asked { cluster: "", ..good.clone() }, None, "does not say in which cluster");
         check(&Asked { cluster: "z", ..good.clone() }, None, "there is no cluster \"z\"");

@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 
 use super::decide::{Asked, Decision, Holder, How, decide};
 use super::{
-    CLUSTER_ANNOTATION, GROUP_ANNOTATION, PLURAL, REQUEST_ANNOTATION, SIGNER, TOKEN_ANNOTATION, USER_PREFIX, sweep,
+    CLUSTER_ANNOTATION, GROUP_ANNOTATION, PLURAL, REQUEST_ANNOTATION, SIGNER, TOKEN_ANNOTATION, USER_PREFIX,
+    sweep,
 };
 use crate::api::Api;
 use crate::authn::bootstrap_token;

@@ -139,6 +139,7 @@ mod tests {
             problem: None,
             edges: Vec::new(),
             followers: Vec::new(),
+            lost: false,
             deleting: false,
             load: (Load::default(), Measured::default()),
             bound: 0,

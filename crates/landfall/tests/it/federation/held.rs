@@ -150,7 +150,8 @@ fn certificates(playground: &Playground, edge: &str) -> Vec<String> {
 
 /// What the hub says to an edge that asks with its own certificate: the code, and the body.
 fn asks(playground: &Playground, edge: &str, method: &str, path: &str, body: &str) -> (String, Value) {
-    let (dir, hub) = (playground.dir().join("edges").join(edge), playground.addresses()["hub"]["url"].clone());
+    let (dir, hub) =
+        (playground.dir().join("edges").join(edge), playground.addresses()["hub"]["url"].clone());
     let mut command = Command::new("curl");
     command.args(["-s", "-w", "\n%{http_code}", "-X", method]);
     for (option, file) in [("--cert", dir.join("edge.crt")), ("--key", dir.join("edge.key"))] {

@@ -70,7 +70,8 @@ fn lose(
     mend: impl Fn(&mut Group) -> Result<()>,
 ) -> Result<f64> {
     for group in groups.iter() {
-        world.until(&format!("{} is ready, and seen", group.name), || group.is_seen(world).unwrap_or(false))?;
+        world
+            .until(&format!("{} is ready, and seen", group.name), || group.is_seen(world).unwrap_or(false))?;
     }
     let mut bound = None;
     world.until("the Ingress is answered", || {

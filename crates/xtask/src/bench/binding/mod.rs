@@ -78,8 +78,7 @@ fn lost(settings: &Settings) -> Result<lost::Times> {
     let landfall = settings.landfall.clone().map_or_else(super::landfall, Ok)?;
     let directory = std::env::temp_dir().join(format!("landfall-bench-binding-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
-    let times =
-        step("groups that are lost", || lost::measure(&landfall, &directory, settings.quick));
+    let times = step("groups that are lost", || lost::measure(&landfall, &directory, settings.quick));
     // Nothing more can be done about files that do not go.
     let _ = std::fs::remove_dir_all(&directory);
     times
@@ -87,7 +86,9 @@ fn lost(settings: &Settings) -> Result<lost::Times> {
 
 fn show(times: &lost::Times) {
     say("");
-    say("| an Ingress, until it is answered at another group's address | losses | median ms | worst ms | target ms | |");
+    say(
+        "| an Ingress, until it is answered at another group's address | losses | median ms | worst ms | target ms | |",
+    );
     say("|---|--:|--:|--:|--:|---|");
     let row = |name: &str, times: &[f64], target: Option<f64>| {
         let mut sorted = times.to_vec();

@@ -106,7 +106,9 @@ fn summary(outcomes: &Outcomes, loss: Option<Loss>) -> Option<(f64, f64, usize)>
 
 fn show(ours: &Outcomes, theirs: &Outcomes) {
     say("");
-    say("| lost by the holder | kills | median ms | worst ms | target ms | | by hand: median ms | worst ms | ratio of medians |");
+    say(
+        "| lost by the holder | kills | median ms | worst ms | target ms | | by hand: median ms | worst ms | ratio of medians |",
+    );
     say("|---|--:|--:|--:|--:|---|--:|--:|--:|");
     for loss in LOSSES.iter().copied().map(Some).chain([None]) {
         let Some((median, worst, kills)) = summary(ours, loss) else { continue };
@@ -116,9 +118,7 @@ fn show(ours: &Outcomes, theirs: &Outcomes) {
             None => "| |".to_owned(),
         };
         let name = loss.map_or("all", Loss::name);
-        say(&format!(
-            "| {name} | {kills} | {median:.0} | {worst:.0} | < {TARGET_MS:.0} | {word} | {peer} |"
-        ));
+        say(&format!("| {name} | {kills} | {median:.0} | {worst:.0} | < {TARGET_MS:.0} | {word} | {peer} |"));
     }
     let doubles = |all: &Outcomes| all.iter().filter(|(_, outcome)| outcome.doubles > 0).count();
     let own = doubles(ours);
@@ -134,9 +134,7 @@ fn show(ours: &Outcomes, theirs: &Outcomes) {
 }
 
 fn figures(outcomes: &Outcomes) -> Value {
-    let one = |(loss, outcome): &(Loss, Outcome)| {
-        json!({"loss": loss.name(), "lostMs": ms(outcome.lost), "doubleHolders": outcome.doubles})
-    };
+    let one = |(loss, outcome): &(Loss, Outcome)| json!({"loss": loss.name(), "lostMs": ms(outcome.lost), "doubleHolders": outcome.doubles});
     outcomes.iter().map(one).collect()
 }
 

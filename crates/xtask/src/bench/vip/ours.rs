@@ -71,11 +71,12 @@ impl Contender for Ours {
         let mut found = None;
         until("one edge holds the address, and the other one stands by", || {
             // Whoever lost it has said something else since: it held it before.
-            found = match (&self.0.holders()?[..], self.said()?.iter().map(String::as_str).collect::<Vec<_>>()) {
-                ([0], said) if said == ["Holding", "Standby"] => Some(0),
-                ([1], said) if said == ["Standby", "Holding"] => Some(1),
-                _ => None,
-            };
+            found =
+                match (&self.0.holders()?[..], self.said()?.iter().map(String::as_str).collect::<Vec<_>>()) {
+                    ([0], said) if said == ["Holding", "Standby"] => Some(0),
+                    ([1], said) if said == ["Standby", "Holding"] => Some(1),
+                    _ => None,
+                };
             Ok(found.is_some())
         })?;
         Ok(found.unwrap_or_default())

@@ -1,5 +1,7 @@
 //! The edges as this hub hears them: who is alive, what they say, what they carry, how far members are from them.
 
+mod lost;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -8,14 +10,12 @@ use landfall_api::landfall::{
     Address, Edge, EdgeSpec, EdgeStatus, Load, PlanEdge, RoundTrip, ServiceLoad, VipState,
 };
 use landfall_plan::proximity::RoundTrips;
-use landfall_plan::quorum::{Ballots, Court, Roster, group_gone, group_target, target_group};
+use landfall_plan::quorum::{Ballots, Court, Roster, target_group};
 use landfall_plan::traffic::unlike;
 use parking_lot::Mutex;
 
 /// An edge lapses so long after its heartbeat was last seen to change, by this hub's own clock.
 const LAPSE: Duration = Duration::from_secs(4);
-/// An edge of a group is silent when it has not spoken for so long: they speak every second. Others are asked then.
-const SILENT: Duration = Duration::from_millis(1_200);
 /// An edge that has lapsed for so long, and whose member answers, is gone for good: it is no longer counted among those of
 /// whom more than half must be heard.
 const RETIRE: Duration = Duration::from_secs(600);
@@ -179,36 +179,6 @@ impl Edges {
         let groups =
             groups || was_silent != silent || targets.iter().any(|target| target_group(target).is_some());
         News { roster: roster || isolation, targets, services, groups }
-    }
-
-    /// Finds edges of groups that have missed a heartbeat; whether there are any that were not known to.
-    pub(super) fn hush(&self, now: Instant) -> bool {
-        let mut news = false;
-        for known in self.inner.lock().known.values_mut() {
-            let missed = now.saturating_duration_since(known.heard) > SILENT;
-            let silent = known.alive && missed && known.spec.ingress_replica_set.is_some();
-            news |= silent && !known.silent;
-            known.silent |= silent;
-        }
-        news
-    }
-
-    /// Whether a group is lost although its edges have not lapsed: all of them are silent, and others see that nobody answers at
-    /// its addresses.
-    pub(crate) fn lost(&self, group: &str) -> bool {
-        let inner = self.inner.lock();
-        let ours = |known: &Known| known.spec.ingress_replica_set.as_deref() == Some(group);
-        let own: BTreeMap<&str, &Known> =
-            inner.known.iter().filter(|(_, known)| ours(known)).map(|(name, one)| (&**name, one)).collect();
-        let names: BTreeSet<&str> = own.keys().copied().collect();
-        let alive = || own.values().filter(|known| known.alive);
-        let Some(last) = alive().map(|known| known.heard).max().filter(|_| alive().all(|one| one.silent)) else {
-            return false;
-        };
-        let fresh = |edge: &str| inner.known.get(edge).is_some_and(|known| known.heard > last);
-        let court = Court { roster: &inner.roster, ballots: &inner.ballots, isolated: &inner.isolated };
-        let clusters: BTreeSet<&str> = alive().map(|known| known.spec.cluster.as_str()).collect();
-        clusters.iter().all(|cluster| group_gone(&group_target(cluster, group), &names, &court, fresh))
     }
 
     /// Lets edges lapse that have not spoken for too long; whether anyone did. `answers` tells whether a member's API does.
@@ -450,7 +420,7 @@ mod tests {
 
     use super::*;
 
-    fn edge(cluster: &str, beat: u32, up: bool, rate: f64) -> Edge {
+    pub(super) fn edge(cluster: &str, beat: u32, up: bool, rate: f64) -> Edge {
         let object = json!({
             "apiVersion": "landfall.dev/v1alpha1", "kind": "Edge", "metadata": {"name": "e"},
             "spec": {"cluster": cluster},
