@@ -261,7 +261,8 @@ impl Keeper {
         let disobeys = self.process.is_some() && self.health.told == Some(false) && holds;
         self.health.disobeys = disobeys.then(|| self.health.disobeys.unwrap_or_else(Instant::now));
         let deaf = self.health.disobeys.is_some_and(|since| since.elapsed() > OBEY);
-        if !deaf && !(self.process.is_some() && Keepalived::stopped(&self.paths)) {
+        let stopped = self.process.is_some() && Keepalived::stopped(&self.paths);
+        if !deaf && !stopped {
             return;
         }
         if let Some(process) = self.process.take() {
