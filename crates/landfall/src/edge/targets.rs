@@ -191,7 +191,9 @@ fn peers(federation: &PlanFederation) -> BTreeMap<&str, Vec<Point>> {
 mod tests {
     use std::sync::Arc;
 
-    use landfall_api::landfall::{PlanEdge, PlanMember, PlanPort, Verdict};
+    use landfall_api::landfall::{
+        GroupPlanEdge, GroupPlanMember, GroupPlanSpec, PlanEdge, PlanMember, PlanPort, Verdict,
+    };
 
     use super::*;
 
@@ -236,6 +238,28 @@ mod tests {
             federation: Some(Arc::new(federation)),
             ..Plans::default()
         }
+    }
+
+    #[test]
+    fn addresses_of_other_groups_are_looked_at_where_their_edges_say_their_port() {
+        let member = |port: Option<i32>| GroupPlanMember {
+            cluster: "a".into(),
+            vips: vec!["192.0.2.100".into()],
+            http_port: port,
+            edges: vec![GroupPlanEdge { name: "a-1".into(), ..GroupPlanEdge::default() }],
+            ..GroupPlanMember::default()
+        };
+        let check = |name: &str, port: Option<i32>, expected: &[&str]| {
+            let mut plans = plans("UDP");
+            let plan = GroupPlanSpec { members: vec![member(port)], ..GroupPlanSpec::default() };
+            plans.groups.insert("blue".into(), Arc::new(plan));
+            let cluster = name.split('-').next().unwrap();
+            assert_eq!(shown(&plans, name, cluster, &|_, _, _| None), expected, "{name}");
+        };
+        check("b-1", Some(80), &["a/group/blue at 192.0.2.100:80"]);
+        check("c-1", Some(80), &["a/group/blue at 192.0.2.100:80"]);
+        check("a-1", Some(80), &[]);
+        check("b-1", None, &[]);
     }
 
     fn shown(plans: &Plans, name: &str, cluster: &str, endpoints: Endpoints<'_>) -> Vec<String> {

@@ -313,6 +313,7 @@ mod tests {
                 cluster: "us".into(),
                 router_id: 7,
                 vips: vec!["192.0.2.100".into()],
+                http_port: None,
                 edges: vec![
                     edge("a", "192.0.2.1", 200),
                     edge("b", "192.0.2.2", 100),
