@@ -103,7 +103,8 @@ fn client(port: u16) -> Result<TcpStream> {
 }
 
 fn ask(stream: &mut TcpStream) -> Result<()> {
-    write!(stream, "GET / HTTP/1.1\r\nHost: {NEAR}\r\n\r\n")?;
+    // At once: pieces would wait for each other, as long as the server takes its time to say that it has the first.
+    stream.write_all(format!("GET / HTTP/1.1\r\nHost: {NEAR}\r\n\r\n").as_bytes())?;
     let mut room = [0; 4096];
     let read = stream.read(&mut room)?;
     let said = room.get(..read).unwrap_or_default();
