@@ -15,16 +15,19 @@ pub(super) fn parse(body: &[u8]) -> Result<Decoded, DecodeError> {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(body),
     };
+    read(&text).map_err(|error| {
+        let words = scan::first_error(body).unwrap_or_else(|| error.to_string());
+        DecodeError::Json(words)
+    })
+}
+
+/// The same without the words for what is wrong.
+pub(super) fn read(text: &str) -> Result<Decoded, serde_json::Error> {
     let mut duplicates = Vec::new();
-    let mut reader = serde_json::Deserializer::from_str(&text);
+    let mut reader = serde_json::Deserializer::from_str(text);
     let seed = Seed { at: &Place::Root, duplicates: &mut duplicates };
-    match seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value)) {
-        Ok(value) => Ok(Decoded { value, duplicates }),
-        Err(error) => {
-            let words = scan::first_error(body).unwrap_or_else(|| error.to_string());
-            Err(DecodeError::Json(words))
-        }
-    }
+    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value))?;
+    Ok(Decoded { value, duplicates })
 }
 
 /// Where the reader stands; on the stack, written out only for a duplicate.

@@ -130,6 +130,17 @@ fn yaml_values() {
     }
     let merged = parse_yaml(b"a: &x {b: 1, c: 2}\nd: {<<: *x, b: 3}").unwrap().value;
     assert_eq!(merged["d"], json!({"b": 3, "c": 2}));
+    // JSON is YAML, and is read as YAML reads it.
+    for (body, want) in [
+        (r#" {"a": [1, -2, true, null, "yes", "\u00e4"]}"#, json!([1, -2, true, null, "yes", "\u{e4}"])),
+        (r#"{"a": 1.0}"#, json!(1)),
+        (r#"{"a": {"<<": {"b": 1}}}"#, json!({"<<": {"b": 1}})),
+        (r#"{"a": 010}"#, json!(8)),
+        ("{\"a\": 1} # and a word", json!(1)),
+    ] {
+        assert_eq!(parse_yaml(body.as_bytes()).unwrap().value["a"], want, "{body}");
+    }
+    assert_eq!(parse_yaml(br#"{"a": 1, "a": 2}"#).unwrap().duplicates.len(), 1);
     assert_eq!(parse_yaml(b"").unwrap().value, Value::Null);
 }
 
