@@ -82,6 +82,18 @@ fn landfall() -> Result<PathBuf> {
     })
 }
 
+/// CPU time that a process has taken, in seconds.
+fn cpu_s(pid: u32) -> Result<f64> {
+    use anyhow::Context as _;
+    // The kernel counts in hundredths of a second, whatever its own clock.
+    const TICKS_PER_S: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The program's name is in brackets and may hold anything.
+    let rest = stat.rsplit_once(')').context("an odd stat")?.1;
+    let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<Result<f64, _>>()? / TICKS_PER_S)
+}
+
 /// Resident memory of a process.
 fn resident_mb(pid: u32) -> Result<f64> {
     use anyhow::Context as _;

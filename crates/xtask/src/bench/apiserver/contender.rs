@@ -69,8 +69,12 @@ impl Contender {
 
     /// Resident memory of the server itself, without etcd.
     pub(crate) fn resident_mb(&self) -> Result<f64> {
-        let pid = self.children.last().context("nothing runs")?.id();
-        crate::bench::resident_mb(pid)
+        crate::bench::resident_mb(self.pid()?)
+    }
+
+    /// The server's own process.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        Ok(self.children.last().context("nothing runs")?.id())
     }
 
     fn etcd(&mut self) -> Result<String> {
