@@ -100,6 +100,8 @@ pub struct Note {
     pub unready_since_ms: Option<i64>,
     /// Its pods, when they were last looked at.
     pub pods: Option<Pods>,
+    /// How many it showed to have room for, and when.
+    pub showed: Option<(u32, i64)>,
     /// What differed the last time it was compared: the version of what was there, the hash of what was meant, the drift.
     pub compared: Option<(Box<str>, u64, Vec<String>)>,
     /// What in a namespace is not ours.
@@ -130,6 +132,14 @@ pub struct Pods {
     pub unschedulable_since_ms: Vec<i64>,
     /// How many crash again and again.
     pub crash_looping: u32,
+}
+
+impl Note {
+    /// Its pods, unless they were looked at before the replicas of now were missing: those pods may be gone.
+    pub fn fresh_pods(&self) -> Option<&Pods> {
+        let since_ms = self.unready_since_ms?;
+        self.pods.as_ref().filter(|pods| pods.at_ms >= since_ms)
+    }
 }
 
 impl Member {

@@ -47,6 +47,7 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
         cordoned: spec.cordoned,
         draining: draining || spec.draining,
         unready_since_ms: sight.note.unready_since_ms,
+        showed: sight.note.showed,
         ..replicas::Observation::default()
     };
     if let Some(found) = sight.found().filter(|_| sight.seen.as_ref().is_some_and(|seen| seen.mark.is_some()))
@@ -70,9 +71,7 @@ pub(super) fn replicas(scalable: &Scalable, sight: &Sight, draining: bool) -> re
         // Nobody shrinks for the sake of what may not be there any more.
         seen.ready = 0;
     }
-    if let Some(pods) = &sight.note.pods
-        && sight.note.unready_since_ms.is_some()
-    {
+    if let Some(pods) = sight.note.fresh_pods() {
         seen.unschedulable_since_ms.clone_from(&pods.unschedulable_since_ms);
         seen.crash_looping = pods.crash_looping;
     }
@@ -141,7 +140,7 @@ pub(super) fn rollout(sight: &Sight) -> rollout::Observation {
     }
     if text("reason") == Some("ProgressDeadlineExceeded") {
         seen.failed = Some(text("message").unwrap_or("no progress before the deadline").to_owned());
-    } else if let Some(pods) = sight.note.pods.as_ref().filter(|pods| pods.crash_looping > 0) {
+    } else if let Some(pods) = sight.note.fresh_pods().filter(|pods| pods.crash_looping > 0) {
         seen.failed = Some(format!("{} pods crash again and again", pods.crash_looping));
     }
     seen

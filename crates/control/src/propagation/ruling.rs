@@ -294,6 +294,11 @@ impl<'a> Plans<'a> {
             now_ms: now_ms(),
         });
         self.look_again_ms = plan.look_again_ms;
+        for (at, share) in part.iter().zip(&plan.shares) {
+            if let (Some(room), Some(sight)) = (share.shows, self.sights.get(*at)) {
+                sight.member.noting(subject.key, |note| note.showed = Some((room, now_ms())));
+            }
+        }
         if scalable.kind == "Job" {
             self.completions(subject, &key, part, &plan.shares);
         }

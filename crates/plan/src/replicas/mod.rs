@@ -34,6 +34,10 @@ use step::{Bounds, Way};
 /// The annotation of a shard that says how many replicas it shall have in the end.
 pub const GOAL_ANNOTATION: &str = "landfall.dev/replicas-goal";
 
+/// How long what a cluster showed to have room for is held for true. Once its replicas that cannot run are given up, nothing
+/// there shows it any more; and those who run them instead are written to one after another.
+const SHOWED_MS: i64 = 60_000;
+
 /// What is wanted, and what is seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -82,6 +86,8 @@ pub struct Observation {
     pub draining: bool,
     /// How many have room here in all, where that is known.
     pub capacity: Option<u32>,
+    /// How many it showed to have room for, as [`Share::shows`] said, and when.
+    pub showed: Option<(u32, i64)>,
 }
 
 /// How many each cluster runs.
@@ -108,6 +114,8 @@ pub struct Share {
     pub goal: u32,
     /// How many of these have no room and wait for it.
     pub overflow: u32,
+    /// How many it shows to have room for now; whoever looks next gives it back as [`Observation::showed`].
+    pub shows: Option<u32>,
     /// Why.
     pub reason: Reason,
 }
@@ -135,6 +143,8 @@ struct Row<'a> {
     is: Standing,
     /// How many of its replicas wait for room, or crash again and again.
     stuck: u32,
+    /// How many it showed to have room for a while ago.
+    showed: Option<u32>,
 }
 
 /// Plans the replicas of one federated object.
@@ -171,7 +181,7 @@ fn rows<'a>(request: &Request<'a>) -> Vec<Row<'a>> {
         let seen = request.clusters.get(at)?;
         let is = standing(request, seen);
         let wished = wished.get(at).copied().flatten();
-        Some(Row { at, seen, wished, is, stuck: stuck(request, seen, proven) })
+        Some(Row { at, seen, wished, is, stuck: stuck(request, seen, proven), showed: showed(request, seen) })
     };
     order(request.key, names.zip(wished.iter().map(weight))).into_iter().filter_map(row).collect()
 }
@@ -223,15 +233,26 @@ fn slot(row: &Row<'_>) -> Slot {
 }
 
 /// How many have room in a cluster, where that is known: what it is estimated to hold, and no more than what it
-/// shows to hold. While a rollout is under way nothing is judged: a bad template is bad in every cluster.
+/// shows to hold, or showed a while ago.
 fn room(row: &Row<'_>) -> Option<u32> {
-    let spec = row.seen.spec.unwrap_or(0);
-    let lacking = if rolling(row.seen) { 0 } else { row.stuck.min(spec.saturating_sub(row.seen.ready)) };
-    let shown = (lacking > 0).then(|| spec - lacking);
-    match (row.seen.capacity, shown) {
+    match (row.seen.capacity, shows(row).or(row.showed)) {
         (Some(estimate), Some(shown)) => Some(estimate.min(shown)),
         (one, None) | (None, one) => one,
     }
+}
+
+/// How many a cluster shows to hold, when some do not run. While a rollout is under way nothing is judged: a bad template is
+/// bad in every cluster.
+fn shows(row: &Row<'_>) -> Option<u32> {
+    let spec = row.seen.spec.unwrap_or(0);
+    let lacking = if rolling(row.seen) { 0 } else { row.stuck.min(spec.saturating_sub(row.seen.ready)) };
+    (lacking > 0).then(|| spec - lacking)
+}
+
+/// How many it showed to hold, while that still counts.
+fn showed(request: &Request<'_>, seen: &Observation) -> Option<u32> {
+    let (room, at_ms) = seen.showed?;
+    (request.now_ms < at_ms.saturating_add(SHOWED_MS)).then_some(room)
 }
 
 /// Whether a rollout is under way.
@@ -364,7 +385,9 @@ fn share(request: &Request<'_>, case: &reasons::Case<'_>) -> Share {
         Standing::Lost => (None, 0),
     };
     let overflow = if replicas.is_some() { case.slot.overflow } else { 0 };
-    Share { cluster: seen.cluster.clone(), replicas, goal, overflow, reason: reasons::reason(request, case) }
+    let shows = if case.row.is == Standing::Live { shows(case.row) } else { None };
+    let (cluster, reason) = (seen.cluster.clone(), reasons::reason(request, case));
+    Share { cluster, replicas, goal, overflow, shows, reason }
 }
 
 /// Whether a cluster's number is its own autoscaler's. A drain is stronger.
@@ -387,7 +410,8 @@ fn look_again(request: &Request<'_>, row: &Row<'_>, way: &Way) -> Option<i64> {
             let refused = row.seen.refuses_since_ms.and_then(|since_ms| room(&since_ms));
             let patience = row.seen.unready_since_ms.filter(|_| way.ready < way.goal);
             let patience = patience.and_then(|since_ms| later(since_ms, request.policy.patience_ms));
-            [waits, refused, patience].into_iter().fold(None, crate::earlier)
+            let showed = row.seen.showed.and_then(|(_, at_ms)| later(at_ms, SHOWED_MS));
+            [waits, refused, patience, showed].into_iter().fold(None, crate::earlier)
         }
     }
 }

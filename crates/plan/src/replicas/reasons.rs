@@ -56,7 +56,9 @@ fn live(case: &Case<'_>) -> Reason {
         ("Draining", String::from("its replicas move to other clusters"))
     } else if row.wished.is_none() {
         ("NotPreferred", String::from("the preferences name neither it nor \"*\""))
-    } else if slot.capacity.is_some_and(|room| slot.planned >= room) && (slot.overflow > 0 || row.stuck > 0) {
+    } else if slot.capacity.is_some_and(|room| slot.planned >= room)
+        && (slot.overflow > 0 || row.stuck > 0 || row.showed.is_some())
+    {
         ("NoRoom", no_room(seen, slot))
     } else if seen.cordoned {
         ("Cordoned", String::from("it is given no more"))

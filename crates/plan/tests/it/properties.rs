@@ -153,6 +153,37 @@ proptest! {
     }
 
     #[test]
+    fn replicas_that_crash_leave_once_in_whatever_order_writes_arrive(
+        count in 2_usize..6, replicas in 2_u32..60, surge_percent in 0_u32..50,
+        order in prop::collection::vec(0_usize..5, 1..120),
+    ) {
+        let names = ["a", "b", "c", "d", "e"].into_iter().take(count).collect::<Vec<_>>().join(" ");
+        let mut world = World::new(&names, replicas);
+        world.policy = Policy { surge_percent, ..Policy::default() };
+        world.settle();
+        let most = replicas + (replicas * surge_percent).div_ceil(100);
+        let mut fewest = world.clusters[0].spec.unwrap();
+        // Each look is followed by the write of one shard, while all others still are as they were.
+        for at in order.into_iter().chain((0..5).cycle().take(400)) {
+            let crashing = &mut world.clusters[0];
+            (crashing.ready, crashing.crash_looping) = (0, crashing.spec.unwrap());
+            let plan = world.plan();
+            let at = at % count;
+            for (seen, share) in world.clusters.iter_mut().zip(&plan.shares) {
+                seen.showed = share.shows.map(|room| (room, world.now_ms)).or(seen.showed);
+            }
+            let (seen, share) = (&mut world.clusters[at], &plan.shares[at]);
+            (seen.spec, seen.goal) = (share.replicas, Some(share.goal));
+            seen.ready = share.replicas.unwrap();
+            let left = world.clusters[0].spec.unwrap();
+            prop_assert!(left <= fewest, "{left} after {fewest}: {:?}", world.specs());
+            prop_assert!(world.live() <= most, "{:?} of at most {most}", world.specs());
+            fewest = left;
+        }
+        prop_assert_eq!((fewest, world.live()), (0, replicas));
+    }
+
+    #[test]
     fn a_dead_cluster_comes_back_without_both_copies_staying(
         count in 2_usize..6, replicas in 0_u32..60, dead in 0_usize..2, surge_percent in 0_u32..50,
     ) {

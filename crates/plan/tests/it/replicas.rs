@@ -52,6 +52,7 @@ impl World {
         let plan = self.plan();
         for (seen, share) in self.clusters.iter_mut().zip(&plan.shares) {
             assert!(seen.offline_since_ms.is_none() || share.replicas.is_none(), "written to though offline");
+            seen.showed = share.shows.map(|room| (room, self.now_ms)).or(seen.showed);
             if let Some(replicas) = share.replicas.filter(|_| seen.refuses_since_ms.is_none()) {
                 seen.spec = Some(replicas);
                 seen.goal = Some(share.goal);
@@ -245,6 +246,26 @@ fn crash_looping_replicas_hold_no_place() {
     let plan = world.plan();
     assert_eq!(plan.shares.iter().map(|s| s.goal).collect::<Vec<_>>(), [0, 3, 3]);
     assert_eq!(plan.unplaced, 0);
+}
+
+/// Once, the cluster whose pods crash was written to first: nothing crashed there any more, the others did not yet have what
+/// it had, and it got one of it back, and lost it again.
+#[test]
+fn what_crashed_does_not_come_back_before_the_others_are_written_to() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    (world.at("a").ready, world.at("a").crash_looping) = (0, 2);
+    let first = world.plan();
+    assert_eq!((first.shares[0].replicas, first.shares[0].shows), (Some(0), Some(0)));
+    let seen = world.at("a");
+    (seen.spec, seen.goal, seen.crash_looping) = (Some(0), Some(0), 0);
+    seen.showed = Some((0, NOW));
+    let shares = |world: &World| world.plan().shares.iter().map(|s| s.replicas.unwrap()).collect::<Vec<_>>();
+    assert_eq!(shares(&world), [0, 3, 3]);
+    assert_eq!(code(&world.plan(), 0), "NoRoom");
+    // Nobody took it over: after a while it is tried there again.
+    world.now_ms = NOW + 60_000;
+    assert_eq!(shares(&world), [2, 2, 2]);
 }
 
 #[test]
