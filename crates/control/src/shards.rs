@@ -74,6 +74,8 @@ pub struct Apply {
     pub first: bool,
     /// The uid of what was seen there: no other object is written to.
     pub uid: Option<String>,
+    /// The resourceVersion of what was seen there.
+    pub version: Option<Box<str>>,
     /// A field of `spec` that keeps whatever number is there: an autoscaler's.
     pub leave: Option<&'static str>,
     /// What somebody in the member did that it undoes.
@@ -191,7 +193,21 @@ impl Place<'_> {
         }
     }
 
+    /// Whether it was written while the decision to write it was under way: by the work before this one, which had not been
+    /// answered when it was looked at.
+    fn written_meanwhile(&self, apply: &Apply) -> bool {
+        let there = self.member.shelf(self.federation, self.key.kind).get(self.key);
+        there.is_some_and(|there| {
+            let carries = there.mark.as_ref().and_then(|mark| mark.hash) == Some(apply.hash);
+            carries && apply.version.as_ref() != Some(&there.version)
+        })
+    }
+
     async fn apply(&self, apply: &Apply) -> Result<(), Trouble> {
+        if self.written_meanwhile(apply) {
+            // Whether anything is left to do is for the next look to decide.
+            return Ok(());
+        }
         if apply.first
             && let Some(there) = self.get().await?
         {

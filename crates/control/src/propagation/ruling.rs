@@ -489,6 +489,7 @@ fn one(
             origin: propagation::origin(&observed, &sight.note.memory),
             first: sight.seen.is_none(),
             uid: sight.seen.as_ref().map(|seen| seen.uid.to_string()),
+            version: sight.seen.as_ref().map(|seen| seen.version.clone()),
             leave: wanted.leave,
             heals: ruling.decision.heals().then(|| ruling.decision.reason.message.to_string()),
         }));
