@@ -99,6 +99,9 @@ pub const CLAIMS: KindId = KindId(u16::MAX - 14);
 /// Our own kind `GroupPlan`.
 pub const GROUP_PLANS: KindId = KindId(u16::MAX - 15);
 
+/// Events, which are read in members.
+pub const EVENTS: KindId = KindId(u16::MAX - 16);
+
 /// Kinds that are watched, but not federated.
 const WATCHED: &[(KindId, Names)] = &[
     (EDGES, (GROUP, VERSION, "Edge", "edges", false)),
@@ -115,6 +118,7 @@ const WATCHED: &[(KindId, Names)] = &[
     (RANGES, (GROUP, VERSION, "IngressVIPRange", "ingressvipranges", false)),
     (CLAIMS, (GROUP, VERSION, "IngressClaim", "ingressclaims", true)),
     (GROUP_PLANS, (GROUP, VERSION, "GroupPlan", "groupplans", false)),
+    (EVENTS, ("", "v1", "Event", "events", true)),
     (GKE_SERVICES, (GKE_GROUP, GKE_VERSION, "MultiClusterService", "multiclusterservices", true)),
 ];
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Reading order: [`kinds`] (what is federated), [`shelf`] (what is seen), [`watch`], [`federation`] (all that is shared),
-//! [`membership`], [`member`] (and its [`brake`]), [`propagation`] (the look), [`shards`] and [`hub`] (the writes), [`debts`]; [`traffic`] and
+//! [`membership`], [`member`] (and its [`brake`]), [`propagation`] (the look), [`warnings`], [`shards`] and [`hub`] (the writes), [`debts`]; [`traffic`] and
 //! [`routes`] (what edges are told), [`groups`] (groups of edges: addresses, bindings, claims), [`publish`] (what other DNS
 //! servers are told).
 //!
@@ -40,6 +40,7 @@ pub mod shards;
 pub mod shelf;
 pub mod sources;
 pub mod traffic;
+pub mod warnings;
 pub mod watch;
 mod writer;
 

@@ -19,6 +19,7 @@ use crate::lane::{Lane, Offered};
 use crate::shards::{self, Job};
 use crate::shelf::{Key, Seen, Shelf};
 use crate::traffic;
+use crate::warnings::{self, Warning};
 use crate::watch::{self, Change};
 
 /// How many shards are written to one member at a time.
@@ -108,19 +109,10 @@ pub struct Note {
     pub shelters: Option<Option<String>>,
     /// What was put right there, until it is told.
     pub healed: Option<String>,
-    /// What the member warns of while replicas are missing, until it is told.
+    /// What the member warns of, until it is told.
     pub warnings: Vec<Warning>,
-    /// The reasons that were told of since the replicas are missing.
-    pub warned: Vec<String>,
-}
-
-/// Something that a member warns of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// One word.
-    pub reason: String,
-    /// What it is about, and one sentence.
-    pub message: String,
+    /// The reasons that were told of lately, and when.
+    pub warned: Vec<(String, i64)>,
 }
 
 /// What is wrong with the pods of a shard.
@@ -198,6 +190,8 @@ impl Member {
         for shelf in shelves {
             self.follow(federation, &session, shelf);
         }
+        let (client, federation, own) = (session.client.clone(), federation.clone(), Arc::downgrade(self));
+        session.tasks.spawn_until_stop(async move { warnings::follow(&federation, &own, client).await });
     }
 
     /// Stops watching and writing.

@@ -1,6 +1,5 @@
 //! Looks into members where a shard alone does not tell: at the pods that are not ready, and into namespaces before they go.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use serde_json::Value;
 use crate::client::{Ask, Trouble, ask_json};
 use crate::federation::{Federation, now_ms};
 use crate::kinds::{self, Row};
-use crate::member::{Member, Pods, Warning};
+use crate::member::{Member, Pods};
 use crate::shelf::Key;
 
 /// How long one look may take.
@@ -19,79 +18,22 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Most pods that are looked at; with more, the first ones speak for all.
 const PODS_MAX: usize = 500;
 
-/// Most Events of a namespace that are looked at.
-const EVENTS_MAX: usize = 500;
-/// Most reasons that are told of a shard until all of its replicas are ready again.
-const REASONS_MAX: usize = 5;
-/// How much of a member's own words is repeated.
-const QUOTED_CHARS_MAX: usize = 300;
-
-/// Looks at the pods of a shard that has too few, and at what the member warns of there.
-pub async fn look(
-    member: &Member,
-    client: &kube::Client,
-    (key, kind): (&Key, &str),
-    selector: &str,
-) -> Result<(), Trouble> {
+/// Looks at the pods of a shard that has too few.
+pub async fn look(member: &Member, client: &kube::Client, key: &Key, selector: &str) -> Result<(), Trouble> {
     let query = selector.replace('%', "%25").replace(' ', "%20").replace('=', "%3D").replace(',', "%2C");
     let path = format!("/api/v1/namespaces/{}/pods?limit={PODS_MAX}&labelSelector={query}", key.namespace);
+    // What is found is how they were when they were asked for.
+    let at_ms = now_ms();
     let list = ask_json(client, Ask::new(Method::GET, &path), TIMEOUT).await?;
     let pods = list.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let found = Pods {
-        at_ms: now_ms(),
+        at_ms,
         unschedulable_since_ms: pods.iter().filter_map(unschedulable_since_ms).collect(),
         crash_looping: u32::try_from(pods.iter().filter(|pod| crash_looping(pod)).count())
             .unwrap_or(u32::MAX),
     };
-    let path = format!(
-        "/api/v1/namespaces/{}/events?limit={EVENTS_MAX}&fieldSelector=type%3DWarning",
-        key.namespace
-    );
-    // Who may not see Events is told what pods say.
-    let events = ask_json(client, Ask::new(Method::GET, &path), TIMEOUT).await.unwrap_or_default();
-    let events = events.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let warnings = warnings(events, (kind, &key.name), pods);
-    member.noting(key, |note| {
-        note.pods = Some(found);
-        for warning in warnings {
-            if note.warned.len() < REASONS_MAX && !note.warned.contains(&warning.reason) {
-                note.warned.push(warning.reason.clone());
-                note.warnings.push(warning);
-            }
-        }
-    });
+    member.noting(key, |note| note.pods = Some(found));
     Ok(())
-}
-
-/// What Events warn of, of a shard, of what it makes, and of its pods: the last of every reason.
-fn warnings(events: &[Value], (kind, name): (&str, &str), pods: &[Value]) -> Vec<Warning> {
-    let text =
-        |value: &Value, path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or("").to_owned();
-    let about = |event: &Value| {
-        let (of, named) = (text(event, "/involvedObject/kind"), text(event, "/involvedObject/name"));
-        let own = match of.as_str() {
-            "Pod" => pods.iter().any(|pod| text(pod, "/metadata/name") == named),
-            // A Deployment's own make its pods.
-            "ReplicaSet" if kind == "Deployment" => {
-                named.rsplit_once('-').is_some_and(|(begins, _)| begins == name)
-            }
-            of => of == kind && named == name,
-        };
-        own.then(|| format!("{of} {named}"))
-    };
-    let mut found: BTreeMap<String, (String, Warning)> = BTreeMap::new();
-    for event in events {
-        let Some(about) = about(event) else { continue };
-        let time =
-            [text(event, "/lastTimestamp"), text(event, "/eventTime")].into_iter().max().unwrap_or_default();
-        let said: String = text(event, "/message").chars().take(QUOTED_CHARS_MAX).collect();
-        let reason = text(event, "/reason");
-        if found.get(&reason).is_none_or(|(before, _)| *before <= time) {
-            let warning = Warning { reason: reason.clone(), message: format!("{about}: {said}") };
-            found.insert(reason, (time, warning));
-        }
-    }
-    found.into_values().map(|(_, warning)| warning).collect()
 }
 
 fn unschedulable_since_ms(pod: &Value) -> Option<i64> {
@@ -198,35 +140,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn warnings_are_told_once_for_each_reason_and_of_nobody_else() {
-        let event = |kind: &str, name: &str, reason: &str, at: &str| json!({"involvedObject": {"kind": kind, "name": name}, "reason": reason, "message": at, "lastTimestamp": at});
-        let events = [
-            event("Pod", "web-1-x", "FailedScheduling", "2026-01-01T00:00:02Z"),
-            event("Pod", "web-1-x", "FailedScheduling", "2026-01-01T00:00:01Z"),
-            event("Pod", "web-2-y", "BackOff", "2026-01-01T00:00:03Z"),
-            event("ReplicaSet", "web-1", "FailedCreate", "2026-01-01T00:00:04Z"),
-            event("ReplicaSet", "web-other-1", "Other", "2026-01-01T00:00:05Z"),
-            event("Deployment", "web", "Own", "2026-01-01T00:00:06Z"),
-            event("Service", "web", "Another", "2026-01-01T00:00:07Z"),
-        ];
-        let pods = [json!({"metadata": {"name": "web-1-x"}})];
-        let told = |kind: &str| -> Vec<String> {
-            let all = warnings(&events, (kind, "web"), &pods).into_iter();
-            all.map(|warning| format!("{}: {}", warning.reason, warning.message)).collect()
-        };
-        let scheduling = "FailedScheduling: Pod web-1-x: 2026-01-01T00:00:02Z";
-        assert_eq!(
-            told("Deployment"),
-            [
-                "FailedCreate: ReplicaSet web-1: 2026-01-01T00:00:04Z",
-                scheduling,
-                "Own: Deployment web: 2026-01-01T00:00:06Z"
-            ]
-        );
-        assert_eq!(told("StatefulSet"), [scheduling]);
-    }
 
     #[test]
     fn pods_that_wait_and_pods_that_crash() {

@@ -112,10 +112,7 @@ pub async fn run(
         Job::Apply(apply) => to.apply(&apply).await,
         Job::Delete { uid } => to.delete(&uid).await,
         Job::Orphan => to.orphan().await,
-        Job::LookAtPods { selector } => {
-            let kind = &federation.kinds.get(key.kind).kind;
-            pods::look(member, client, (key, kind), &selector).await
-        }
+        Job::LookAtPods { selector } => pods::look(member, client, key, &selector).await,
         Job::LookInside => pods::look_inside(federation, member, client, key).await,
     };
     let answered = Answered::of(&done);

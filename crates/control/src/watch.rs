@@ -26,9 +26,10 @@ pub enum Change {
 
 /// An object as it arrives: any JSON, with the little metadata that a watch needs.
 #[derive(Clone, Debug)]
-struct Arrived {
+pub(crate) struct Arrived {
     metadata: ObjectMeta,
-    value: Value,
+    /// The object.
+    pub(crate) value: Value,
 }
 
 impl<'de> Deserialize<'de> for Arrived {
@@ -89,7 +90,7 @@ impl Resource for Arrived {
 }
 
 /// How long a watch lives: not as long as all the others that began with it, so that they do not all begin anew at once.
-fn timeout_s() -> u32 {
+pub(crate) fn timeout_s() -> u32 {
     let (least, most) = TIMEOUT_S;
     least + u32::from(uuid::Uuid::new_v4().as_bytes()[15]) * (most - least) / 255
 }

@@ -16,8 +16,8 @@ use crate::events::Happening;
 use crate::federation::{Federation, now_ms, rfc3339};
 use crate::hub::{Update, Writer};
 use crate::kinds::Row;
-use crate::member::Warning;
 use crate::shelf::Key;
+use crate::warnings::Warning;
 
 /// Kinds whose status has conditions, or is added up.
 const WITH_CONDITIONS: &[&str] = &[

@@ -20,6 +20,7 @@ mod routes;
 mod spreads;
 mod streams;
 mod traffic;
+mod warns;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
