@@ -240,6 +240,11 @@ impl Member {
         self.notes.lock().get(key).cloned().unwrap_or_default()
     }
 
+    /// Whether fewer replicas of a shard are ready than asked for.
+    pub fn unready(&self, key: &Key) -> bool {
+        self.notes.lock().get(key).is_some_and(|note| note.unready_since_ms.is_some())
+    }
+
     /// Changes what is remembered of a shard.
     pub fn noting<T>(&self, key: &Key, change: impl FnOnce(&mut Note) -> T) -> T {
         change(self.notes.lock().entry(key.clone()).or_default())

@@ -16,11 +16,12 @@ mod sight;
 mod tell;
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_plan::propagation::{Debt, Deletion, Refused, Step};
-use landfall_plan::truth;
+use landfall_plan::truth::{self, Line};
 use landfall_runtime::clock;
 use serde_json::Value;
 
@@ -119,11 +120,15 @@ fn look(federation: &Arc<Federation>, key: &Key) {
         return;
     }
     let text = object.pointer("/metadata/annotations").and_then(|all| all.get(truth::ANNOTATION));
-    let lines = truth::read(text.and_then(Value::as_str).unwrap_or(""));
+    let lines = truth::read(text.and_then(Value::as_str).unwrap_or("")).into_iter();
+    let mut lines: HashMap<String, Line> = lines.map(|line| (line.cluster.clone(), line)).collect();
     let sights: Vec<Sight> = federation
         .all_members()
         .into_iter()
-        .map(|member| Sight::new(federation, member, key, &lines))
+        .map(|member| {
+            let line = lines.remove(&member.name);
+            Sight::new(federation, member, key, line)
+        })
         .collect();
     let debts = federation.debts.of(key);
     if deletion.is_none() && !debts.is_empty() {
@@ -259,13 +264,11 @@ fn pods(sight: &Sight, key: &Key, row: &Row) -> Option<Job> {
     let scalable = landfall_plan::replicas::Scalable::of(&row.kind)?;
     let short =
         numbers::ready(found) < numbers::spec_replicas(scalable, found).unwrap_or(0) && row.kind != "Job";
-    let since = sight.member.noting(key, |note| {
-        note.unready_since_ms = if short { note.unready_since_ms.or_else(|| Some(now_ms())) } else { None };
-        if !short {
-            note.warned.clear();
-        }
-        note.unready_since_ms
-    })?;
+    if short != sight.note.unready_since_ms.is_some() {
+        let since_ms = short.then(now_ms);
+        sight.member.noting(key, |note| note.unready_since_ms = since_ms);
+    }
+    let since = sight.note.unready_since_ms.or_else(|| Some(now_ms())).filter(|_| short)?;
     let last = sight.note.pods.as_ref().map_or(since, |pods| pods.at_ms.max(since));
     if now_ms() - last < PODS_EVERY_MS {
         return None;
@@ -291,7 +294,7 @@ fn act(federation: &Arc<Federation>, key: &Key, sights: &[Sight], rulings: &Ruli
             sight.member.noting(key, |note| note.memory.refused = Some(refused));
             federation.queue.push_soon(key);
         }
-        unready |= ruling.part && sight.member.note(key).unready_since_ms.is_some();
+        unready |= ruling.part && sight.member.unready(key);
     }
     if unready {
         federation
@@ -336,7 +339,7 @@ fn settle(federation: &Arc<Federation>, key: &Key) {
     let mut struck = Vec::new();
     for (cluster, debt) in federation.debts.of(key) {
         let Some(member) = federation.members.read().get(&cluster).cloned() else { continue };
-        let sight = Sight::new(federation, member, key, &[]);
+        let sight = Sight::new(federation, member, key, None);
         if sight.offline_since_ms.is_some() {
             continue;
         }
@@ -380,7 +383,7 @@ pub(crate) fn take_strays(federation: &Arc<Federation>, member: &Arc<Member>) {
             .into_iter()
             .filter(|key| here.synced() && here.get(key).is_none());
         for key in strays {
-            take_away(federation, &key, &Sight::new(federation, member.clone(), &key, &[]));
+            take_away(federation, &key, &Sight::new(federation, member.clone(), &key, None));
         }
     }
 }

@@ -39,12 +39,16 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    /// Looks at one member.
-    pub(super) fn new(federation: &Arc<Federation>, member: Arc<Member>, key: &Key, lines: &[Line]) -> Self {
+    /// Looks at one member; `line` is what was last told about it.
+    pub(super) fn new(
+        federation: &Arc<Federation>,
+        member: Arc<Member>,
+        key: &Key,
+        line: Option<Line>,
+    ) -> Self {
         let shelf = member.shelf(federation, key.kind);
         let seen = shelf.get(key);
         let cluster = member.cluster.read().clone();
-        let line = lines.iter().find(|line| line.cluster == member.name).cloned();
         let mut note = member.note(key);
         note.memory.told = line.is_some();
         Self {

@@ -1,5 +1,6 @@
 //! Tells at the hub how an object stands in its clusters: annotation, condition, status, Events.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,7 +208,9 @@ fn happenings(before: &[Line], now: &[Line], rulings: &Result<Rulings, Mistake>)
     if let Err(mistake) = rulings {
         return vec![Happening { warning: true, reason: "Invalid", message: mistake.0.clone() }];
     }
-    let old = |line: &Line| before.iter().find(|old| old.cluster == line.cluster);
+    let told: HashMap<&str, &Line> = before.iter().map(|line| (line.cluster.as_str(), line)).collect();
+    let known: HashSet<&str> = now.iter().map(|line| line.cluster.as_str()).collect();
+    let old = |line: &Line| told.get(line.cluster.as_str()).copied();
     let was = |line: &Line| old(line).map_or(0, |old| old.generation);
     let mut all = Vec::new();
     let mut group = |reason: &'static str, what: &str, lines: Vec<&Line>| {
@@ -226,7 +229,7 @@ fn happenings(before: &[Line], now: &[Line], rulings: &Result<Rulings, Mistake>)
     let updated =
         |line: &&Line| line.state == State::Propagated && was(line) > 0 && was(line) < line.generation;
     group("UpdateInCluster", "updated in", now.iter().filter(updated).collect());
-    let gone = |line: &&Line| !now.iter().any(|new| new.cluster == line.cluster);
+    let gone = |line: &&Line| !known.contains(line.cluster.as_str());
     group("DeleteInCluster", "no longer in", before.iter().filter(gone).collect());
     for line in now {
         let changed = old(line).is_none_or(|old| old.state != line.state || old.why != line.why);
