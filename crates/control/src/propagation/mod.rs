@@ -119,17 +119,7 @@ fn look(federation: &Arc<Federation>, key: &Key) {
         }
         return;
     }
-    let text = object.pointer("/metadata/annotations").and_then(|all| all.get(truth::ANNOTATION));
-    let lines = truth::read(text.and_then(Value::as_str).unwrap_or("")).into_iter();
-    let mut lines: HashMap<String, Line> = lines.map(|line| (line.cluster.clone(), line)).collect();
-    let sights: Vec<Sight> = federation
-        .all_members()
-        .into_iter()
-        .map(|member| {
-            let line = lines.remove(&member.name);
-            Sight::new(federation, member, key, line)
-        })
-        .collect();
+    let sights = sights(federation, key, &object);
     let debts = federation.debts.of(key);
     if deletion.is_none() && !debts.is_empty() {
         // It is here again: what is meant now wins over what was owed then.
@@ -162,6 +152,18 @@ fn look(federation: &Arc<Federation>, key: &Key) {
             tell::tell(federation, key, &row, &object, &sights, &Err(mistake));
         }
     }
+}
+
+/// What every member has of an object, and what was told of it there.
+fn sights(federation: &Arc<Federation>, key: &Key, object: &Value) -> Vec<Sight> {
+    let text = object.pointer("/metadata/annotations").and_then(|all| all.get(truth::ANNOTATION));
+    let lines = truth::read(text.and_then(Value::as_str).unwrap_or("")).into_iter();
+    let mut lines: HashMap<String, Line> = lines.map(|line| (line.cluster.clone(), line)).collect();
+    let sight = |member: Arc<Member>| {
+        let line = lines.remove(&member.name);
+        Sight::new(federation, member, key, line)
+    };
+    federation.all_members().into_iter().map(sight).collect()
 }
 
 fn rule(

@@ -20,6 +20,9 @@ const PORT: u16 = 2379;
 /// Clients of this subnet stand near the cluster that is lost.
 const SUBNET: &str = "+subnet=198.51.100.0/24";
 
+/// A class's name, and one of it that asks: which cluster answers.
+type Client<'a> = (&'static str, Box<dyn Fn() -> Option<String> + 'a>);
+
 /// Clients that know the cluster that will be lost.
 pub(crate) struct Classes {
     known: Vec<String>,
@@ -58,7 +61,7 @@ impl Classes {
         }
     }
 
-    fn clients<'a>(&'a self, names: &'a Names) -> [(&'static str, Box<dyn Fn() -> Option<String> + 'a>); 4] {
+    fn clients<'a>(&'a self, names: &'a Names) -> [Client<'a>; 4] {
         let ask = |addresses: &[String]| curl(addresses).ask().unwrap();
         [
             ("browser", Box::new(|| self.browser.last())),
