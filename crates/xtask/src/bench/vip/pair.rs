@@ -85,15 +85,19 @@ impl Pair {
         self.nodes.get_mut(at).context("a node of the pair")
     }
 
-    /// Kills all of keepalived at once: nobody of it is left to let go of the address.
+    /// Kills all of keepalived at once: nobody of it is left to let go of the address. One that has only just begun has not said yet
+    /// which processes it is; what it has started ends with its first.
     fn kill_keepalived(&mut self, at: usize) -> Result<()> {
         let files = self.pids(at);
-        let pids = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
-        let pids: Vec<String> = pids.map(|pid| pid.trim().to_owned()).collect();
-        output(Command::new("kill").arg("-KILL").args(pids))?;
+        let first = self.programs(at)?.keepalived.id().to_string();
+        let holds = files.last().and_then(|file| std::fs::read_to_string(file).ok());
+        let holds = holds.map(|pid| pid.trim().to_owned());
+        output(Command::new("kill").arg("-KILL").arg(first).args(holds))?;
         self.programs(at)?.keepalived.wait()?;
-        // Otherwise it takes what the numbers mean later for itself.
-        files.iter().try_for_each(std::fs::remove_file)?;
+        for file in files {
+            // Otherwise it takes what the numbers mean later for itself. It may not be there.
+            let _ = std::fs::remove_file(file);
+        }
         Ok(())
     }
 
