@@ -30,8 +30,8 @@ pub(super) fn parse(body: &[u8]) -> Result<Decoded, DecodeError> {
     Ok(Decoded { value: builder.root.unwrap_or(Value::Null), duplicates: builder.duplicates })
 }
 
-/// The same of a body that is JSON, as most of those are that programs send: a tenth of the work. Nothing, where YAML reads it in
-/// another way: fractions, and keys that are there twice.
+/// The same of a body that is JSON, as most of those are that programs send: it is read without YAML's own parser. Nothing, where
+/// YAML reads it in another way: fractions, and keys that are there twice.
 fn as_json(text: &str) -> Option<Decoded> {
     if !text.trim_start().starts_with('{') {
         return None;
