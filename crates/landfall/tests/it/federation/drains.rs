@@ -35,6 +35,12 @@ fn a_drain_tells_how_much_is_still_carried_and_is_called_off_where_there_is_no_r
         playground.give(&format!(
             "{{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {{name: web}}, spec: {{capacity: {{requestsPerSecond: {per_endpoint}}}}}}}"
         ));
+        // A drain goes by the plan: one that does not know of it yet would find room, and the cluster would be drained.
+        becomes("the plan knows it", &vec![Some(f64::from(2 * per_endpoint)); 3], || {
+            let plan = playground.object("federation", "trafficplan web");
+            let clusters = plan["spec"]["clusters"].as_array().cloned().unwrap_or_default();
+            clusters.iter().map(|cluster| cluster["capacity"].as_f64()).collect::<Vec<_>>()
+        });
     };
     room(1000);
     let clients = playground.crowd("us-east", HOST, RATE);
