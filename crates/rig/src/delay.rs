@@ -23,10 +23,6 @@ const TICK: Duration = Duration::from_micros(500);
 /// How many packets may wait. More are lost, as on a link that is full.
 const WAITING_MAX: u32 = 20_000;
 
-/// How long a queue may be somebody else's, and how often is looked.
-const BUSY_MAX: Duration = Duration::from_secs(10);
-const BUSY_LOOK: Duration = Duration::from_millis(20);
-
 /// A delay that is in force; ends when dropped, and the packets that it holds go on.
 pub(crate) struct Delay {
     number: u16,
@@ -56,7 +52,7 @@ impl Delay {
             // Nobody waits any more only if the starter is gone.
             let _ = ready.send(failed);
             if let Ok(queue) = queue {
-                hold(queue, &stopped, time, loss_percent);
+                hold(queue, number, &stopped, time, loss_percent);
             }
         });
         let failed = opened.recv().unwrap_or_else(|_| Some("its thread is gone".into()));
@@ -131,20 +127,13 @@ fn open(namespace: &std::fs::File, number: u16) -> std::io::Result<Queue> {
     let network = rustix::thread::LinkNameSpaceType::Network;
     rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(network))?;
     let mut queue = Queue::open()?;
-    let began = Instant::now();
-    // The one before is closed, but a program that is just being started may still hold a copy of it, until it runs.
-    while let Err(error) = queue.bind(number) {
-        if error.kind() != std::io::ErrorKind::PermissionDenied || began.elapsed() > BUSY_MAX {
-            return Err(error);
-        }
-        std::thread::sleep(BUSY_LOOK);
-    }
+    queue.bind(number)?;
     queue.set_queue_max_len(number, WAITING_MAX)?;
     queue.set_nonblocking(true);
     Ok(queue)
 }
 
-fn hold(mut queue: Queue, stop: &AtomicBool, time: Duration, loss_percent: u8) {
+fn hold(mut queue: Queue, number: u16, stop: &AtomicBool, time: Duration, loss_percent: u8) {
     let mut held: VecDeque<(Instant, Message)> = VecDeque::new();
     let mut seen: u64 = 0;
     loop {
@@ -162,6 +151,8 @@ fn hold(mut queue: Queue, stop: &AtomicBool, time: Duration, loss_percent: u8) {
             }
         }
         if stopping {
+            // Programs that were started meanwhile have a copy of its socket: that it is closed here is not enough.
+            let _ = queue.unbind(number);
             return;
         }
         std::thread::sleep(TICK);

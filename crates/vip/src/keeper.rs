@@ -26,7 +26,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// Between two looks whether the edge is well.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A keepalived that was told that its node must not hold the addresses says so itself within this long, or it hangs.
-const OBEY: Duration = Duration::from_secs(1);
+const OBEY: Duration = Duration::from_secs(5);
 /// Between two starts of a keepalived that does not live.
 const RESTART_FIRST: Duration = Duration::from_millis(50);
 const RESTART_MAX: Duration = Duration::from_secs(5);
@@ -257,7 +257,7 @@ impl Keeper {
 
     /// Looks whether keepalived hangs. One that does is killed: it would go on holding what others take.
     async fn look(&mut self) {
-        let holds = matches!(self.held.state, State::Holder | State::Backup);
+        let holds = self.held.state == State::Holder;
         let disobeys = self.process.is_some() && self.health.told == Some(false) && holds;
         self.health.disobeys = disobeys.then(|| self.health.disobeys.unwrap_or_else(Instant::now));
         let deaf = self.health.disobeys.is_some_and(|since| since.elapsed() > OBEY);
