@@ -132,9 +132,12 @@ impl Drill {
         asks("the closest answers again", &faithful, NEAR, faithful.elapsed());
         becomes("edges are alive again", &6, || names.alive().len());
         for (kind, clients) in [("one address", faithful), ("all addresses", thorough)] {
-            // How many failed is told, not asserted: with three whole clusters on a few cores, edges that are well may not get
-            // their turn before others give them up. On a playground, where they do, none may fail.
-            println!("clients with {kind}: {}", told(&clients.end()));
+            let answers = clients.end();
+            println!("clients with {kind}: {}", told(&answers));
+            // None, on a machine with room for three whole clusters; on a few cores edges that are well may not get their turn before
+            // others give them up. On a playground none may fail.
+            let failed = answers.iter().filter(|answer| answer.by.is_err()).count();
+            assert!(failed * 100 < answers.len(), "{kind}: {failed} of {} failed", answers.len());
         }
         cordon(names, false);
         becomes("whole again", &ENTRANCE.to_owned(), || who(names, ENTRANCE, HOST));
