@@ -93,16 +93,16 @@ pub(crate) enum Sort {
     Truncated,
 }
 
-/// Answers a packet.
+/// Answers a packet. `name` is a place for the name it asks for.
 pub(crate) fn respond(
     snapshot: &Snapshot,
     manner: &Manner,
     client: Client,
     packet: &[u8],
+    name: &mut Name,
     out: &mut [u8],
 ) -> Done {
-    let mut name = Name::root();
-    let query = match read(packet, &mut name) {
+    let query = match read(packet, name) {
         Read::Silence => return Done::Silence,
         Read::Bad { code, end, edns } => return refuse(packet, end, code, edns, out),
         Read::Query(query) if query.signature.is_some() => return Done::Signed,

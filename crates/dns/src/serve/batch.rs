@@ -16,6 +16,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) const SLOTS: usize = 64;
 /// The longest packet that is taken. No question is longer.
 const PACKET_MAX: usize = 2048;
+/// How far packets stand apart: were it a power of two, they would drive each other out of the processor's cache.
+const PACKET_APART: usize = PACKET_MAX + 64;
 /// The longest reply.
 pub(crate) const REPLY_MAX: usize = 1232;
 /// Room for the control data of one packet: `in6_pktinfo` with its header.
@@ -28,7 +30,7 @@ struct Control([u8; CONTROL]);
 
 /// Packets on their way.
 pub(crate) struct Batch {
-    packets: Vec<[u8; PACKET_MAX]>,
+    packets: Vec<[u8; PACKET_APART]>,
     replies: Vec<[u8; REPLY_MAX]>,
     addresses: Vec<libc::sockaddr_storage>,
     controls: Vec<Control>,
@@ -55,7 +57,7 @@ impl Batch {
         let (address, header) = unsafe { (zeroed::<libc::sockaddr_storage>(), zeroed::<libc::mmsghdr>()) };
         let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut batch = Self {
-            packets: vec![[0; PACKET_MAX]; SLOTS],
+            packets: vec![[0; PACKET_APART]; SLOTS],
             replies: vec![[0; REPLY_MAX]; SLOTS],
             addresses: vec![address; SLOTS],
             controls: vec![Control([0; CONTROL]); SLOTS],
@@ -107,6 +109,12 @@ impl Batch {
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         self.filled = got.min(SLOTS);
         Ok(self.filled)
+    }
+
+    /// The bytes of a packet.
+    pub(crate) fn bytes(&self, slot: usize) -> Option<&[u8]> {
+        let length = usize::try_from(self.incoming.get(slot)?.msg_len).ok()?;
+        self.packets.get(slot)?.get(..length)
     }
 
     /// A packet, who sent it, and room for the reply. None if it was cut or has no sender.

@@ -1,7 +1,8 @@
 //! Carrying packets: UDP in batches on threads of its own, TCP on tasks.
 //!
-//! [`batch`] is the one place with `unsafe` code: many packets in one system call.
+//! [`batch`] and [`ahead`] are the places with `unsafe` code: many packets in one system call, and memory fetched before it is read.
 
+pub(crate) mod ahead;
 pub(crate) mod batch;
 pub(crate) mod socket;
 pub(crate) mod tcp;

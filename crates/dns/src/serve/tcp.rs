@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::answer::{Client, Done, respond};
 use crate::state::Shared;
+use crate::wire::name::Name;
 use crate::{signed, transfer};
 
 /// How long one message may take to arrive, and its answer to be taken.
@@ -134,7 +135,7 @@ pub(crate) fn answer(
     out.resize(2 + usize::from(u16::MAX), 0);
     let Some((prefix, room)) = out.split_first_chunk_mut::<2>() else { return Next::Close };
     let snapshot = shared.snapshot.load();
-    let length = match respond(&snapshot, &shared.manner, client, packet, room) {
+    let length = match respond(&snapshot, &shared.manner, client, packet, &mut Name::root(), room) {
         Done::Silence => return Next::Close,
         Done::Transfer => return Next::Transfer,
         Done::Reply { length, sort, .. } => {

@@ -11,12 +11,14 @@ use arc_swap::Cache;
 use landfall_runtime::clock;
 use socket2::Socket;
 
+use super::ahead::Ahead;
 use super::batch::Batch;
 use crate::answer::{Client, Done, Sort, respond};
 use crate::limit::Pass;
 use crate::metrics::Tally;
 use crate::signed;
 use crate::state::Shared;
+use crate::wire::name::Name;
 
 /// What a socket is for.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct Listening {
 
 /// Answers packets of one socket until the server stops.
 pub(crate) fn run(shared: &Arc<Shared>, socket: &Socket, manner: Listening, seed: u64) {
-    let mut batch = Batch::new(manner.asks_address);
+    let (mut batch, mut ahead) = (Batch::new(manner.asks_address), Ahead::new());
     let mut worker = Worker { inside: manner.inside, ..Worker::new(shared, seed) };
     let mut cache = Cache::new(&shared.snapshot);
     while !shared.stopping.load(Ordering::Relaxed) {
@@ -44,6 +46,7 @@ pub(crate) fn run(shared: &Arc<Shared>, socket: &Socket, manner: Listening, seed
         };
         let snapshot = cache.load();
         let now = clock::since_epoch();
+        ahead.look(&batch, got, snapshot);
         for slot in 0..got {
             let Some((client, packet, out)) = batch.packet(slot) else {
                 worker.tally.dropped += 1;
@@ -69,12 +72,14 @@ pub(crate) struct Worker<'a> {
     shared: &'a Shared,
     inside: bool,
     luck: u64,
+    /// The name that was asked for last: a place that need not be cleared for every question.
+    name: Name,
     pub(crate) tally: Tally,
 }
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared, seed: u64) -> Self {
-        Self { shared, inside: false, luck: seed | 1, tally: Tally::default() }
+        Self { shared, inside: false, luck: seed | 1, name: Name::root(), tally: Tally::default() }
     }
 
     /// The reply's length, if there is one.
@@ -91,15 +96,16 @@ impl<'a> Worker<'a> {
         #[expect(clippy::cast_possible_truncation, reason = "serial arithmetic is made for it")]
         let now_s = now.as_secs() as u32;
         let client = Client { address, inside: self.inside, tcp: false, now_s, luck: self.draw() };
-        let (length, sort, alike, proven) = match respond(snapshot, manner, client, packet, out) {
-            Done::Silence => {
-                self.tally.dropped += 1;
-                return None;
-            }
-            Done::Reply { length, sort, alike, proven } => (length, sort, alike, proven),
-            Done::Signed => return signed::answer(self.shared, snapshot, client, packet, out),
-            Done::Transfer => return None,
-        };
+        let (length, sort, alike, proven) =
+            match respond(snapshot, manner, client, packet, &mut self.name, out) {
+                Done::Silence => {
+                    self.tally.dropped += 1;
+                    return None;
+                }
+                Done::Reply { length, sort, alike, proven } => (length, sort, alike, proven),
+                Done::Signed => return signed::answer(self.shared, snapshot, client, packet, out),
+                Done::Transfer => return None,
+            };
         let pass = match &self.shared.limiter {
             Some(limiter) if !proven && !manner.holds(client) => {
                 limiter.pass(address, alike, u64::try_from(now.as_millis()).unwrap_or(0))

@@ -40,7 +40,7 @@ impl<V: Clone> Table<V> {
     pub(crate) fn get(&self, key: &[u8]) -> Option<&V> {
         let hash = hash(key);
         let slots = self.parts.get(part(hash))?;
-        let start = usize::try_from(hash & u64::from(u32::MAX)).unwrap_or(0);
+        let start = start(hash);
         for step in 0..slots.len() {
             match slots.get((start + step) & (slots.len() - 1))? {
                 Some(entry) if entry.hash == hash && *entry.key == *key => return Some(&entry.value),
@@ -49,6 +49,19 @@ impl<V: Clone> Table<V> {
             }
         }
         None
+    }
+
+    /// Where a search for a name with this hash begins.
+    pub(crate) fn first_slot(&self, hash: u64) -> Option<&impl Sized> {
+        let slots = self.parts.get(part(hash))?;
+        slots.get(start(hash) & slots.len().wrapping_sub(1))
+    }
+
+    /// What most likely stands under a name with this hash.
+    pub(crate) fn guess(&self, hash: u64) -> Option<&V> {
+        let slots = self.parts.get(part(hash))?;
+        let entry = slots.get(start(hash) & slots.len().wrapping_sub(1))?.as_ref()?;
+        (entry.hash == hash).then_some(&entry.value)
     }
 
     /// How many names there are.
@@ -106,13 +119,18 @@ fn row<V: Clone>(entries: Vec<Entry<V>>) -> Arc<[Slot<V>]> {
     let size = (entries.len() * 2).next_power_of_two();
     let mut slots: Vec<Slot<V>> = vec![None; size];
     for entry in entries {
-        let start = usize::try_from(entry.hash & u64::from(u32::MAX)).unwrap_or(0);
+        let start = start(entry.hash);
         let free = (0..size).map(|step| (start + step) & (size - 1)).find(|at| slots[*at].is_none());
         if let Some(at) = free {
             slots[at] = Some(entry);
         }
     }
     slots.into()
+}
+
+/// Where a search begins, in a row that is long enough.
+fn start(hash: u64) -> usize {
+    usize::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
 }
 
 /// Other bits than those that choose the slot.
