@@ -161,14 +161,15 @@ pub fn plan(request: &Request<'_>) -> Plan {
     let mut ways = ways(request, live_wanted, &rows, &slots);
     ask_again(request, live_wanted, &rows, &held.fair, &mut ways);
     let weights = slots.iter().filter(|slot| slot.max != Some(0)).map(|slot| u64::from(slot.weight)).sum();
-    let mut shares: Vec<(usize, Share)> = Vec::with_capacity(rows.len());
+    let mut cases: Vec<(usize, reasons::Case<'_>)> = Vec::with_capacity(rows.len());
     let mut look_again_ms = None;
     for ((row, slot), way) in rows.iter().zip(&slots).zip(&ways) {
-        shares.push((row.at, share(request, &reasons::Case { row, slot, way, wanted, weights })));
+        cases.push((row.at, reasons::Case { row, slot, way, wanted, weights }));
         look_again_ms = crate::earlier(look_again_ms, look_again(request, row, way));
     }
-    shares.sort_unstable_by_key(|(at, _)| *at);
-    Plan { shares: shares.into_iter().map(|(_, share)| share).collect(), wanted, unplaced, look_again_ms }
+    cases.sort_unstable_by_key(|(at, _)| *at);
+    let shares = cases.iter().map(|(_, case)| share(request, case)).collect();
+    Plan { shares, wanted, unplaced, look_again_ms }
 }
 
 /// The clusters in the order they are served.

@@ -1,5 +1,7 @@
 //! Why a cluster has the replicas it has, in words.
 
+use std::fmt::Write as _;
+
 use super::step::Way;
 use super::{Observation, OnLoss, Request, Row, Slot, Standing, autoscaled, rolling};
 use crate::reason::Reason;
@@ -11,6 +13,17 @@ pub(super) struct Case<'a> {
     pub(super) way: &'a Way,
     pub(super) wanted: u32,
     pub(super) weights: u64,
+}
+
+/// As long as most reasons are.
+const MESSAGE_USUAL: usize = 64;
+
+/// Why a cluster that is written to has what it has.
+enum Why {
+    Words(&'static str),
+    /// Its weight, after these words.
+    Weight(&'static str),
+    NoRoom,
 }
 
 /// The one reason that matters most.
@@ -53,48 +66,52 @@ fn live(case: &Case<'_>) -> Reason {
     let Case { row, slot, way, wanted, weights } = case;
     let seen = row.seen;
     let (code, why) = if seen.draining {
-        ("Draining", String::from("its replicas move to other clusters"))
+        ("Draining", Why::Words("its replicas move to other clusters"))
     } else if row.wished.is_none() {
-        ("NotPreferred", String::from("the preferences name neither it nor \"*\""))
+        ("NotPreferred", Why::Words("the preferences name neither it nor \"*\""))
     } else if slot.capacity.is_some_and(|room| slot.planned >= room)
         && (slot.overflow > 0 || row.stuck > 0 || row.showed.is_some())
     {
-        ("NoRoom", no_room(seen, slot))
+        ("NoRoom", Why::NoRoom)
     } else if seen.cordoned {
-        ("Cordoned", String::from("it is given no more"))
+        ("Cordoned", Why::Words("it is given no more"))
     } else if slot.max.is_some_and(|max| slot.planned >= max) {
-        ("AtMaximum", String::from("its maxReplicas"))
+        ("AtMaximum", Why::Words("its maxReplicas"))
     } else if slot.min > 0 && slot.planned <= slot.min {
-        ("AtMinimum", String::from("its minReplicas"))
+        ("AtMinimum", Why::Words("its minReplicas"))
     } else if seen.spec.is_none() {
-        ("New", format!("a new cluster's share by weight {} of {weights}", slot.weight))
+        ("New", Why::Weight("a new cluster's share by "))
     } else if rolling(seen) {
-        ("RollingOut", String::from("a rollout is under way, nothing moves"))
+        ("RollingOut", Why::Words("a rollout is under way, nothing moves"))
     } else {
-        ("Spread", format!("weight {} of {weights}", slot.weight))
+        ("Spread", Why::Weight(""))
     };
-    let moving = if way.next == way.goal {
-        String::new()
-    } else {
-        format!("; {} for now, {} in the end", way.next, way.goal)
-    };
-    Reason::new(code, format!("{} of {wanted}: {why}{moving}", slot.planned))
+    // All in one piece: there is one for every cluster of every object, and most of a plan's time goes into them.
+    let mut message = String::with_capacity(MESSAGE_USUAL);
+    // A String takes whatever is written to it.
+    let _ = write!(message, "{} of {wanted}: ", slot.planned);
+    match why {
+        Why::Words(words) => message.push_str(words),
+        Why::Weight(words) => {
+            let _ = write!(message, "{words}weight {} of {weights}", slot.weight);
+        }
+        Why::NoRoom => no_room(seen, slot, &mut message),
+    }
+    if way.next != way.goal {
+        let _ = write!(message, "; {} for now, {} in the end", way.next, way.goal);
+    }
+    Reason::new(code, message)
 }
 
-fn no_room(seen: &Observation, slot: &Slot) -> String {
-    let mut parts = Vec::new();
-    if !seen.unschedulable_since_ms.is_empty() {
-        parts.push(format!("{} unschedulable", seen.unschedulable_since_ms.len()));
-    }
-    if seen.crash_looping > 0 {
-        parts.push(format!("{} crash-looping", seen.crash_looping));
-    }
-    if slot.overflow > 0 {
-        parts.push(format!("{} wait here for room", slot.overflow));
-    }
-    if parts.is_empty() {
-        String::from("no room for more")
-    } else {
-        format!("no room for more, {}", parts.join(", "))
+fn no_room(seen: &Observation, slot: &Slot, message: &mut String) {
+    message.push_str("no room for more");
+    let unschedulable = u32::try_from(seen.unschedulable_since_ms.len()).unwrap_or(u32::MAX);
+    let parts = [
+        (unschedulable, "unschedulable"),
+        (seen.crash_looping, "crash-looping"),
+        (slot.overflow, "wait here for room"),
+    ];
+    for (count, what) in parts.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(message, ", {count} {what}");
     }
 }
