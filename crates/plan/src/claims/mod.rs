@@ -137,9 +137,19 @@ pub struct Outcome {
     pub own: (bool, Reason),
 }
 
-/// The name of the group that is made for a claim.
+/// The name of the first group that is made for a claim.
 pub fn group_name(uid: &str) -> String {
     format!("claim-{uid}")
+}
+
+/// The name of the group that is made now: the claim's first one may have been recycled, and be another's. Names are tried in order,
+/// so that two hubs, or one that has not seen yet what it made, make one group and not two.
+fn free_name(uid: &str, groups: &[Group]) -> String {
+    let first = group_name(uid);
+    let later = (2..).map(|nth: usize| format!("{first}-{nth}"));
+    let mut names = std::iter::once(first.clone()).chain(later).take(groups.len() + 1);
+    let is_free = |name: &String| groups.iter().all(|group| group.name != *name);
+    names.find(is_free).expect("one more name than there are groups")
 }
 
 /// What a claim asks for that only those may who make groups themselves, in words.
@@ -342,8 +352,6 @@ fn provide<'a>(
                 group.released == "Recycled" && !group.deleting && !taken.contains(group.name.as_str());
             free && fits(&claim.spec.ingress_replica_set_spec, group)
         });
-        let name = group_name(&claim.uid);
-        let strange = groups.iter().any(|group| group.name == name && group.claim != claim.uid);
         outcome.step = match (free, own) {
             (Some(group), None) => {
                 taken.insert(&group.name);
@@ -355,13 +363,7 @@ fn provide<'a>(
                 outcome.provisioned = (false, Reason::new("GroupDeleting", sentence));
                 Step::Nothing
             }
-            (None, None) if strange => {
-                outcome.phase = ClaimPhase::Failed;
-                let sentence = format!("the group {name} is not this claim's");
-                outcome.provisioned = (false, Reason::new("NameTaken", sentence));
-                Step::Nothing
-            }
-            (None, None) => Step::Make { group: name },
+            (None, None) => Step::Make { group: free_name(&claim.uid, groups) },
         };
         (outcome.group, outcome.vip) = (None, None);
         return;

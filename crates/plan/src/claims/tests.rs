@@ -229,7 +229,24 @@ fn what_cannot_be_is_told() {
     assert_eq!((outcomes[0].phase, outcomes[0].provisioned.1.code), (ClaimPhase::Pending, "VIPsExhausted"));
     let strange = Group { claim: "somebody".into(), ..group };
     let (outcomes, _) = decide(&[waits], &[strange], &[]);
-    assert_eq!((outcomes[0].phase, outcomes[0].provisioned.1.code), (ClaimPhase::Failed, "NameTaken"));
+    assert_eq!(outcomes[0].step, Step::Make { group: "claim-u-a-2".into() });
+}
+
+/// A claim whose recycled group had become another's could have none any more: its name was taken, and it failed for good.
+#[test]
+fn a_claim_whose_recycled_group_is_anothers_gets_a_new_one() {
+    let [first, other] = ["a", "b"].map(|name| claim(name, &[name], ReclaimPolicy::Recycle));
+    let mut world = World { claims: vec![first], ingresses: vec![ingress("a")], ..World::default() };
+    world.settle();
+    world.ingresses.clear();
+    world.settle();
+    assert_eq!(world.told(), "a:Released:- [192.0.2.1:Recycled]");
+    // The other one comes first in order, and both look at once.
+    world.claims.push(Claim { created: "0".into(), finalizer: true, ..other });
+    world.ingresses.push(ingress("a"));
+    world.settle();
+    assert_eq!(world.told(), "a:Bound:192.0.2.2 b:Bound:192.0.2.1 [192.0.2.1:] [192.0.2.2:] shop/a!");
+    assert_eq!(world.groups[1].name, "claim-u-a-2");
 }
 
 proptest! {
