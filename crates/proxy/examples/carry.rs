@@ -190,7 +190,7 @@ fn changes(proxy: &Proxy, world: &mut World, times: usize, gap: Duration) {
     for n in 0..times {
         let body = format!("{n:08}");
         let fixed = FixedResponseAction { status_code: 200, body: Some(body.clone()), content_type: None };
-        let action = RouteAction { fixed_response: Some(fixed), ..RouteAction::default() };
+        let action = RouteAction { fixed_response: Some(Box::new(fixed)), ..RouteAction::default() };
         world.routes.insert(key("changing"), route("changing.example.com", action));
         let began = Instant::now();
         proxy.follow(world);

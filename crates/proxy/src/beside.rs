@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use http::HeaderValue;
 use landfall_runtime::clock;
 use landfall_runtime::metrics::Registry;
@@ -24,7 +23,7 @@ use crate::peer::Link;
 use crate::peer::lookout::Lookout;
 use crate::peer::tunnel::Tunnels;
 use crate::serve::{Entrance, connection};
-use crate::table::Table;
+use crate::table::Tables;
 use crate::tls::backend::Backend;
 use crate::tls::{self, Incoming, Tls};
 use crate::world::World;
@@ -42,7 +41,7 @@ pub(crate) struct Beside {
 impl Beside {
     pub(crate) fn new(
         config: &Config,
-        table: Arc<ArcSwap<Table>>,
+        tables: Arc<Tables>,
         guard: &Arc<Guard>,
         registry: &Registry,
         tasks: &Tasks,
@@ -55,7 +54,7 @@ impl Beside {
             tls: Tls::new(tls).map_err(StartError::Tls)?,
             backend: Backend::new(config.bucket_authorities_pem.clone()).map_err(StartError::Tls)?,
             lookout: Arc::new(Lookout::new(link.clone(), tasks)),
-            ports: Arc::new(Ports::new(config, table, dialer, registry, tasks)),
+            ports: Arc::new(Ports::new(config, tables, dialer, registry, tasks)),
             link,
         })
     }

@@ -7,10 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
+use landfall_api::landfall::RouteService;
 use landfall_runtime::clock;
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
@@ -25,7 +25,7 @@ use crate::lane::Scratch;
 use crate::log::Log;
 use crate::meter::Meters;
 use crate::peer::pool::Pool;
-use crate::table::{Plan, Table, Target};
+use crate::table::{Plan, Table, Tables, Target};
 use crate::ticker::Ticker;
 use crate::trace::Tracer;
 use crate::upstream::Local;
@@ -35,9 +35,7 @@ pub(crate) struct Shared {
     /// What the proxy was given.
     pub(crate) config: Config,
     /// The table.
-    pub(crate) table: Arc<ArcSwap<Table>>,
-    /// Rises with every new table.
-    pub(crate) generation: AtomicU64,
+    pub(crate) tables: Arc<Tables>,
     /// How far the end is.
     pub(crate) phase: watch::Sender<Phase>,
     /// Open connections of clients, those included that speak something else by now.
@@ -111,24 +109,24 @@ pub(crate) struct Core {
 
 impl Shared {
     pub(crate) fn new(config: Config, registry: &Registry, tasks: &Tasks) -> Result<Self, StartError> {
-        let table = Arc::new(ArcSwap::from_pointee(Table::default()));
+        let began = clock::instant();
+        let tables = Arc::new(Tables::new(&config, began));
         let guard = Arc::new(Guard::new(&config));
         tasks.spawn_until_stop(guard.clone().follow());
-        let beside = Beside::new(&config, table.clone(), &guard, registry, tasks)?;
+        let beside = Beside::new(&config, tables.clone(), &guard, registry, tasks)?;
         let plan = |name: &str| Plan { id: 0, name: name.into(), hsts: None, proxy_header: false };
         Ok(Self {
-            generation: AtomicU64::new(0),
             phase: watch::Sender::default(),
             connections: AtomicUsize::new(0),
             meters: Meters::new(registry),
             log: Log::new(&config, registry)?,
             tracer: Tracer::new(&config, &beside.backend, registry, tasks)?,
-            table,
+            tables,
             beside,
             peer_plan: Arc::new(plan("peer")),
             no_plan: Arc::new(plan("")),
             guard,
-            began: clock::instant(),
+            began,
             config,
         })
     }
@@ -140,7 +138,7 @@ impl Shared {
 
     /// The proxy's clock.
     pub(crate) fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.tables.now_ms()
     }
 }
 
@@ -148,7 +146,7 @@ impl Core {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, seed: u64) -> Self {
         Self {
             ticker: Rc::new(Ticker::new(shared.began)),
-            table: RefCell::new(Rc::new(shared.table.load_full())),
+            table: RefCell::new(Rc::new(shared.tables.load_full())),
             generation: Cell::new(u64::MAX),
             locals: RefCell::default(),
             peers: Pool::new(shared.beside.link.clone()),
@@ -167,12 +165,18 @@ impl Core {
 
     /// The table as it is now.
     pub(crate) fn table(&self) -> HeldTable {
-        let generation = self.shared.generation.load(Ordering::Acquire);
+        let generation = self.shared.tables.generation();
         if generation != self.generation.get() {
-            *self.table.borrow_mut() = Rc::new(self.shared.table.load_full());
+            *self.table.borrow_mut() = Rc::new(self.shared.tables.load_full());
             self.generation.set(generation);
         }
         self.table.borrow().clone()
+    }
+
+    /// The service that another edge names.
+    pub(crate) fn named_by_peer(&self, service: &RouteService) -> Option<Arc<Target>> {
+        let known = self.table().target_of_peer(service).cloned();
+        known.or_else(|| self.shared.tables.named_by_peer(service))
     }
 
     /// This thread's part of a target.

@@ -20,14 +20,14 @@ use crate::outside;
 use crate::peer::lookout::Lookout;
 use crate::peer::{Identity, IdentityError};
 use crate::serve;
-use crate::table::Compiler;
 use crate::tls;
 use crate::world::World;
 
 /// A running proxy. Dropping it does not stop it: it stops with its tasks.
 pub struct Proxy {
     shared: Arc<Shared>,
-    compiler: Mutex<Compiler>,
+    /// Worlds are followed one after the other.
+    following: Mutex<()>,
     /// Listeners that nobody may come to yet.
     closed: Mutex<Vec<TcpListener>>,
     addresses: Vec<SocketAddr>,
@@ -40,7 +40,6 @@ impl Proxy {
     pub fn start(config: Config, registry: &Registry, tasks: &Tasks) -> Result<Self, StartError> {
         let (listeners, addresses) = serve::bind(&config)?;
         let closed = Mutex::new(serve::handles(&listeners)?);
-        let compiler = Mutex::new(Compiler::new(&config));
         let shared = Arc::new(Shared::new(config, registry, tasks)?);
         let rendered = shared.clone();
         registry.source(Box::new(move |out| rendered.meters.render(out)));
@@ -57,22 +56,18 @@ impl Proxy {
             threads.push(handle.map_err(StartError::Thread)?);
         }
         tasks.spawn(end(shared.clone(), threads, tasks.stopping()));
-        Ok(Self { shared, compiler, closed, addresses, tasks: tasks.clone() })
+        Ok(Self { shared, following: Mutex::default(), closed, addresses, tasks: tasks.clone() })
     }
 
     /// Follows a world from now on. Requests that are under way go on as they began.
     pub fn follow(&self, world: &World) {
-        let mut compiler = self.compiler.lock();
-        let changed = compiler.follow(world, self.shared.now_ms());
+        let _one = self.following.lock();
+        let changed = self.shared.tables.follow(world);
         for target in changed.outside {
             let shared = self.shared.clone();
             self.tasks.spawn_until_stop(outside::follow(Arc::downgrade(&target), shared));
         }
-        if changed.routes {
-            self.shared.table.store(Arc::new(compiler.table()));
-            self.shared.generation.fetch_add(1, Ordering::Release);
-            self.shared.meters.forget(&changed.gone);
-        }
+        self.shared.meters.forget(&changed.gone);
         self.shared.beside.follow(world);
         self.open();
     }
@@ -141,14 +136,14 @@ impl Proxy {
     /// The routing table as it is in this moment: hosts and paths, where they lead, the clusters in order, their endpoints and how
     /// each fares, and the open ports.
     pub fn table(&self) -> serde_json::Value {
-        let mut view = self.shared.table.load().view(self.shared.now_ms());
+        let mut view = self.shared.tables.load().view(self.shared.now_ms());
         view["ports"] = self.shared.beside.ports.view();
         view
     }
 
     /// Buckets that cannot be reached, by host, and why.
     pub fn bucket_problems(&self) -> Vec<(String, String)> {
-        self.compiler.lock().outside_problems()
+        self.shared.tables.outside_problems()
     }
 
     /// Takes no more clients but those that are under way, and waits until those that are there have their answers, or until their time is over.

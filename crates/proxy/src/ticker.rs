@@ -13,10 +13,16 @@ use slab::Slab;
 /// How often is looked. Deadlines are late by so much at the most.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
+/// So much of the time between two ticks counts at the most. A thread that had no turn for longer could not see what came
+/// meanwhile: nobody is to be given up for that.
+const COUNTS_MAX_MS: u64 = 200;
+
 /// One thread's clock and deadlines.
 pub(crate) struct Ticker {
     began: Instant,
     now_ms: Cell<u64>,
+    /// The time that deadlines go by: that in which the thread had its turn.
+    waited_ms: Cell<u64>,
     waiting: RefCell<Slab<(u64, Waker)>>,
 }
 
@@ -29,7 +35,8 @@ pub(crate) struct Deadline {
 
 impl Ticker {
     pub(crate) fn new(began: Instant) -> Self {
-        let ticker = Self { began, now_ms: Cell::new(0), waiting: RefCell::default() };
+        let ticker =
+            Self { began, now_ms: Cell::new(0), waited_ms: Cell::new(0), waiting: RefCell::default() };
         ticker.tick();
         ticker
     }
@@ -41,19 +48,24 @@ impl Ticker {
 
     /// Looks at the time, and wakes those whose moment has come.
     pub(crate) fn tick(&self) {
-        let now_ms = millis(self.began.elapsed());
-        self.now_ms.set(now_ms);
+        self.advance(millis(self.began.elapsed()));
+        let waited_ms = self.waited_ms.get();
         for (_, (at_ms, waker)) in &*self.waiting.borrow() {
-            if *at_ms <= now_ms {
+            if *at_ms <= waited_ms {
                 waker.wake_by_ref();
             }
         }
     }
 
+    fn advance(&self, now_ms: u64) {
+        let step_ms = now_ms.saturating_sub(self.now_ms.replace(now_ms));
+        self.waited_ms.set(self.waited_ms.get() + step_ms.min(COUNTS_MAX_MS));
+    }
+
     /// A moment from now.
     pub(crate) fn after(self: &Rc<Self>, wait: Duration) -> Deadline {
         // One tick more: the last one may be long ago.
-        let at_ms = self.now_ms().saturating_add(millis(wait)).saturating_add(millis(TICK));
+        let at_ms = self.waited_ms.get().saturating_add(millis(wait)).saturating_add(millis(TICK));
         Deadline { ticker: self.clone(), at_ms, place: None }
     }
 }
@@ -61,13 +73,12 @@ impl Ticker {
 impl Deadline {
     /// Whether it has come.
     pub(crate) fn is_over(&self) -> bool {
-        self.at_ms <= self.ticker.now_ms()
+        self.at_ms <= self.ticker.waited_ms.get()
     }
 
     /// Moves it.
     pub(crate) fn reset(&mut self, wait: Duration) {
-        let now_ms = self.ticker.now_ms();
-        self.at_ms = now_ms.saturating_add(millis(wait)).saturating_add(millis(TICK));
+        self.at_ms = self.ticker.waited_ms.get().saturating_add(millis(wait)).saturating_add(millis(TICK));
         let mut waiting = self.ticker.waiting.borrow_mut();
         if let Some(known) = self.place.and_then(|place| waiting.get_mut(place)) {
             known.0 = self.at_ms;
@@ -79,7 +90,7 @@ impl Future for Deadline {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.at_ms <= self.ticker.now_ms() {
+        if self.is_over() {
             return Poll::Ready(());
         }
         let entry = (self.at_ms, cx.waker());
@@ -142,10 +153,24 @@ mod tests {
         let ticker = Rc::new(Ticker::new(landfall_runtime::clock::instant()));
         let mut moment = ticker.after(Duration::ZERO);
         moment.reset(Duration::from_secs(3600));
-        ticker.now_ms.set(1_000_000);
+        ticker.waited_ms.set(1_000_000);
         let mut cx = Context::from_waker(Waker::noop());
         assert!(Pin::new(&mut moment).poll(&mut cx).is_pending());
-        ticker.now_ms.set(4_000_000);
+        ticker.waited_ms.set(4_000_000);
         assert!(Pin::new(&mut moment).poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn time_without_a_turn_counts_for_little() {
+        let ticker = Rc::new(Ticker::new(landfall_runtime::clock::instant()));
+        let moment = ticker.after(Duration::from_millis(500));
+        let mut now_ms = ticker.now_ms();
+        // The thread stands still for ten seconds, and then has its turns again.
+        for (step_ms, over) in [(10_000, false), (50, false), (200, false), (50, false), (50, true)] {
+            now_ms += step_ms;
+            ticker.advance(now_ms);
+            assert_eq!(moment.is_over(), over, "after {now_ms} ms");
+        }
+        assert_eq!(ticker.now_ms(), now_ms);
     }
 }

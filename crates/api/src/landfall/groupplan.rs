@@ -74,7 +74,7 @@ pub struct GroupPlanEdge {
     pub priority: i32,
 }
 
-/// The label of certificates that edges of a group need; of those that edges of no group need when none is given.
+/// The label of routes and certificates that edges of a group need; of those that edges of no group need when none is given.
 pub fn group_label(group: Option<&str>) -> String {
     let Some(group) = group else { return "landfall.dev/no-group".to_owned() };
     // What stands after the slash may not be longer.

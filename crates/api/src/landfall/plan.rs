@@ -29,8 +29,8 @@ pub struct TrafficPlanSpec {
     /// The service's ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PlanPort>,
+    // Atomic, though they have names: one writer has them all, and who has which field of each would take half as much room again.
     /// Members that serve it.
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<PlanCluster>,
     /// Who goes where.

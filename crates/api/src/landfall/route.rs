@@ -37,7 +37,7 @@ pub struct RoutePlanSpec {
     pub hosts: Vec<RouteHost>,
     /// What becomes of requests that no route of any plan matches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub default_action: Option<RouteAction>,
+    pub default_action: Option<Box<RouteAction>>,
     /// Certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<RouteCertificate>,
@@ -87,7 +87,7 @@ pub enum RouteMatch {
     Exact,
 }
 
-/// What becomes of a request: exactly one of these.
+/// What becomes of a request: exactly one of these. What is rare is in boxes: edges keep thousands of routes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RouteAction {
@@ -96,13 +96,13 @@ pub struct RouteAction {
     pub service: Option<RouteService>,
     /// It goes to a storage bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bucket: Option<BucketBackend>,
+    pub bucket: Option<Box<BucketBackend>>,
     /// The client is sent elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub redirect: Option<RedirectAction>,
+    pub redirect: Option<Box<RedirectAction>>,
     /// It is answered at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fixed_response: Option<FixedResponseAction>,
+    pub fixed_response: Option<Box<FixedResponseAction>>,
     /// It cannot be carried, and is answered with 503: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,

@@ -91,6 +91,12 @@ fn is_edge(entry: &Entry, uid: &str) -> bool {
     })
 }
 
+/// The group that an entry's edge belongs to; empty for none.
+fn group_of(entry: &Entry) -> String {
+    let edge = encode::decode(entry).unwrap_or_default();
+    text(child(&edge, "spec"), "ingressReplicaSet").to_owned()
+}
+
 /// When a watch must end besides its own time: the server stops, or the edge that watches is shut out.
 pub fn dismissed(api: &Arc<Api>, user: &User) -> impl Future<Output = ()> + Send + 'static {
     let stop = api.tasks.stopping();
@@ -104,19 +110,19 @@ pub fn dismissed(api: &Arc<Api>, user: &User) -> impl Future<Output = ()> + Send
     }
 }
 
-/// Waits until an edge is there no longer. Whoever cannot tell says so too: the watch is opened anew.
+/// Waits until an edge is there no longer, or belongs to another group and is shown something else. Whoever cannot tell says so too:
+/// the watch is opened anew.
 async fn gone(store: &dyn Store, key: &str, uid: &str) {
     let snapshot = store.snapshot();
-    if !snapshot.get(key).is_some_and(|entry| is_edge(entry, uid)) {
-        return;
-    }
+    let Some(entry) = snapshot.get(key).filter(|entry| is_edge(entry, uid)) else { return };
+    let group = group_of(entry);
     let Ok(mut watch) = store.watch(key, snapshot.revision()) else { return };
     let mut events = Vec::new();
     while watch.next_batch(&mut events, BATCH_MAX).await.is_ok() {
         for event in events.drain(..) {
             if let Event::Change(change) = event
                 && *change.entry.key == *key
-                && (change.removed || !is_edge(&change.entry, uid))
+                && (change.removed || !is_edge(&change.entry, uid) || group_of(&change.entry) != group)
             {
                 return;
             }
@@ -170,13 +176,12 @@ pub fn guard(kind: &Kind, object: &Value, old: Option<&Value>, user: &User) -> R
     Ok(())
 }
 
-/// The label that Secrets must have to be shown to a user: that of its group, for an edge; none for everybody else.
+/// The label that Secrets and RoutePlans must have to be shown to a user: that of its group, for an edge; none for everybody else.
 pub fn shown_label(snapshot: &Snapshot, kind: &Kind, user: &User) -> Option<String> {
-    let name = name_of(user).filter(|_| kind.group.is_empty() && kind.plural == "secrets")?;
-    let entry = snapshot.get(&keys::object(GROUP, PLURAL, "", name));
-    let edge = entry.and_then(|entry| encode::decode(entry).ok()).unwrap_or_default();
-    let group = text(child(&edge, "spec"), "ingressReplicaSet");
-    Some(group_label(Some(group).filter(|group| !group.is_empty())))
+    let of_groups = matches!((&*kind.group, &*kind.plural), ("", "secrets") | (GROUP, "routeplans"));
+    let name = name_of(user).filter(|_| of_groups)?;
+    let group = snapshot.get(&keys::object(GROUP, PLURAL, "", name)).map(|entry| group_of(entry));
+    Some(group_label(group.as_deref().filter(|group| !group.is_empty())))
 }
 
 /// Whether a request for a certificate is this user's.

@@ -79,7 +79,7 @@ pub(super) fn stateful_set(name: &str, group: &Group, cluster: &str, installed: 
         "livenessProbe": probe("/healthz"),
         "readinessProbe": probe("/readyz"),
         "resources": spec.resources.as_ref().map_or_else(
-            || json!({"requests": {"cpu": "50m", "memory": "64Mi"}}),
+            || json!({"requests": {"cpu": "100m", "memory": "64Mi"}}),
             |resources| serde_json::to_value(resources).unwrap_or_default(),
         ),
         // Where the keeper is killed, keepalived dies with its container, and nobody but the edge can take the addresses off.

@@ -183,7 +183,9 @@ async fn follow(federation: &Arc<Federation>) {
         federation.tasks.spawn_until_stop(async move {
             let tell = |change: Change| match change {
                 Change::Object(key) => own_changed(&own, &key),
-                Change::Synced(keys) => keys.iter().for_each(|key| own_changed(&own, key)),
+                Change::Synced(keys) | Change::Compared(keys) => {
+                    keys.iter().for_each(|key| own_changed(&own, key))
+                }
             };
             let shelf = own.routes.shelf(kind);
             watch::follow(own.client.clone(), shelf.row.clone(), "", shelf, tell).await;

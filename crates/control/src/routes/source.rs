@@ -1,11 +1,11 @@
 //! One look at one source: an Ingress, a MultiClusterIngress, or a Service of type LoadBalancer.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use landfall_api::landfall::{MultiClusterIngressStatus, RoutePlan, TrafficPlan};
+use landfall_api::landfall::{MultiClusterIngressStatus, RoutePlan, RoutePlanSpec, TrafficPlan, group_label};
 use landfall_api::rules::read::{child, text};
 use landfall_plan::routes::{self as plan, Backing, Standing, Surroundings};
 use serde_json::{Value, json};
@@ -189,7 +189,9 @@ fn write(
     // One of the same name that was there before takes its plan along when it goes.
     let owned = previous.as_ref().and_then(|plan| plan.metadata.owner_references.as_ref());
     let owned = owned.is_some_and(|owners| owners.iter().any(|owner| *owner.uid == *seen.uid));
-    if previous.as_ref().map(|plan| &plan.spec) != Some(&spec) || !owned {
+    let labels = labels(&spec);
+    let labelled = previous.as_ref().and_then(|plan| plan.metadata.labels.as_ref()) == Some(&labels);
+    if previous.as_ref().map(|plan| &plan.spec) != Some(&spec) || !owned || !labelled {
         spec.revision = spec.revision.saturating_add(1);
         let mut object = before.map_or_else(
             || {
@@ -203,6 +205,7 @@ fn write(
         object["metadata"]["ownerReferences"] = json!([{
             "apiVersion": row.api_version(), "kind": row.kind, "name": &*key.name, "uid": &*seen.uid,
         }]);
+        object["metadata"]["labels"] = json!(labels);
         object["spec"] = serde_json::to_value(&spec).unwrap_or_default();
         work.object = Some(object);
     }
@@ -217,19 +220,28 @@ fn write(
     }
 }
 
+/// What edges choose plans by: each is shown those of its group.
+fn labels(spec: &RoutePlanSpec) -> BTreeMap<String, String> {
+    let groups: Vec<Option<&str>> = match spec.groups.as_slice() {
+        [] => vec![None],
+        groups => groups.iter().map(|group| Some(group.as_str())).collect(),
+    };
+    groups.into_iter().map(|group| (group_label(group), String::new())).collect()
+}
+
 /// The status of a MultiClusterIngress, if it is different.
 fn source_status(
     federation: &Federation,
     key: &Key,
     source: &Value,
-    spec: &landfall_api::landfall::RoutePlanSpec,
+    spec: &RoutePlanSpec,
     conditions: &[Condition],
 ) -> Option<Value> {
     let before: MultiClusterIngressStatus =
         serde_json::from_value(child(source, "status").clone()).unwrap_or_default();
     let addresses = federation.traffic.edges.addresses();
     let actions = spec.hosts.iter().flat_map(|host| &host.paths).map(|path| &path.action);
-    let services = actions.chain(&spec.default_action).filter_map(|action| action.service.as_ref());
+    let services = actions.chain(spec.default_action.as_deref()).filter_map(|action| action.service.as_ref());
     let mut clusters: BTreeSet<String> = BTreeSet::new();
     for service in services {
         clusters.extend(serving(federation, &key.namespace, &service.name).0);

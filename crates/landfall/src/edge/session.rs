@@ -293,8 +293,8 @@ async fn follow(core: &Core, client: kube::Client) {
     };
     tokio::join!(
         listen(core, all("TrafficPlan", "trafficplans"), everything(), spec::<TrafficPlanSpec>),
-        listen(core, all("RoutePlan", "routeplans"), everything(), spec::<RoutePlanSpec>),
-        listen(core, secrets, own_certificates(core), certificate),
+        listen(core, all("RoutePlan", "routeplans"), of_own_group(core), spec::<RoutePlanSpec>),
+        listen(core, secrets, of_own_group(core), certificate),
         // Of the own group because of its addresses, of others to see whether somebody answers at theirs.
         listen(core, all("GroupPlan", "groupplans"), everything(), spec::<GroupPlanSpec>),
     );
@@ -304,8 +304,8 @@ fn everything() -> watcher::Config {
     watcher::Config::default()
 }
 
-/// The certificates of what its group carries: keys of others are none of its business.
-fn own_certificates(core: &Core) -> watcher::Config {
+/// What its group carries, and the certificates for that: others' routes and keys are none of its business.
+fn of_own_group(core: &Core) -> watcher::Config {
     everything().labels(&group_label(core.config.group.as_deref()))
 }
 

@@ -63,7 +63,7 @@ pub fn find<'a>(plans: &'a [(String, RoutePlanSpec)], request: &Request<'_>) -> 
         return Some(Found { namespace, plan, at: Some((&host.host, path)), action: &path.action });
     }
     let (namespace, plan) = plans.iter().find(|(_, plan)| plan.default_action.is_some())?;
-    Some(Found { namespace, plan, at: None, action: plan.default_action.as_ref()? })
+    Some(Found { namespace, plan, at: None, action: plan.default_action.as_deref()? })
 }
 
 /// Whether a path matches, by whole elements.

@@ -79,7 +79,7 @@ fn fill(object: &Value, spec: &IngressTemplateSpec, around: &Surroundings<'_>, r
         }
     }
     routes.spec.hosts.retain(|host| !host.paths.is_empty());
-    routes.spec.default_action = fallback;
+    routes.spec.default_action = fallback.map(Box::new);
     if options.passthrough {
         pass_through(routes);
     }
@@ -123,7 +123,7 @@ fn pass_through(routes: &mut Routes) {
                     scheme: Some("https".into()),
                     ..RedirectAction::default()
                 };
-                let action = RouteAction { redirect: Some(redirect), ..RouteAction::default() };
+                let action = RouteAction { redirect: Some(Box::new(redirect)), ..RouteAction::default() };
                 host.paths = vec![RoutePath { path: "/".into(), compare: RouteMatch::Prefix, action }];
             }
             _ => {
@@ -162,15 +162,15 @@ impl Scene<'_> {
     fn action(&mut self, backend: &IngressTemplateBackend, place: &str) -> RouteAction {
         if let Some(bucket) = &backend.bucket {
             return match origin(bucket) {
-                Ok(_) => RouteAction { bucket: Some(bucket.clone()), ..RouteAction::default() },
+                Ok(_) => RouteAction { bucket: Some(Box::new(bucket.clone())), ..RouteAction::default() },
                 Err(why) => self.unavailable("UnsupportedBackend", place, why),
             };
         }
         if let Some(redirect) = &backend.redirect {
-            return RouteAction { redirect: Some(redirect.clone()), ..RouteAction::default() };
+            return RouteAction { redirect: Some(Box::new(redirect.clone())), ..RouteAction::default() };
         }
         if let Some(fixed) = &backend.fixed_response {
-            return RouteAction { fixed_response: Some(fixed.clone()), ..RouteAction::default() };
+            return RouteAction { fixed_response: Some(Box::new(fixed.clone())), ..RouteAction::default() };
         }
         match self.service(backend) {
             Ok(service) => RouteAction { service: Some(service), ..RouteAction::default() },

@@ -161,15 +161,7 @@ impl http_body::Body for Upload {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Stream(stream) => {
-                let (before, rest) = (stream.kept_bytes(), stream.source.borrow().body.size_hint());
-                let mut hint = SizeHint::new();
-                if let Some(upper) = rest.upper() {
-                    hint.set_upper(upper.saturating_add(before));
-                }
-                hint.set_lower(rest.lower().saturating_add(before));
-                hint
-            }
+            Self::Stream(stream) => longer(&stream.source.borrow().body.size_hint(), stream.kept_bytes()),
         }
     }
 }
@@ -179,7 +171,7 @@ impl Stream {
     fn kept_bytes(&self) -> u64 {
         let source = self.source.borrow();
         let pieces = source.kept.as_ref().and_then(|kept| kept.pieces.get(self.sent..)).unwrap_or_default();
-        pieces.iter().map(|piece| u64::try_from(piece.len()).unwrap_or(0)).sum()
+        pieces.iter().map(length).sum()
     }
 }
 
@@ -239,12 +231,14 @@ impl Again {
 pub(crate) enum Body {
     /// None, or one that was ours.
     Full(Option<Bytes>),
-    /// As the endpoint sends it.
-    Stream(Download),
+    /// As the endpoint sends it. In a box: most answers are short, and are not streams.
+    Stream(Box<Download>),
 }
 
 /// A body that an endpoint sends. The exchange ends with it.
 pub(crate) struct Download {
+    /// What of it came before its head was passed on.
+    held: Bytes,
     body: Incoming,
     idle: Deadline,
     whole: Option<Deadline>,
@@ -257,19 +251,27 @@ impl Body {
         Self::Full(None)
     }
 
-    /// A body as it comes.
-    pub(crate) fn stream(body: Incoming, mut exchange: Exchange, whole: Option<Deadline>) -> Self {
+    /// A body as it comes, after what is here of it.
+    pub(crate) fn stream(
+        held: Bytes,
+        body: Incoming,
+        mut exchange: Exchange,
+        whole: Option<Deadline>,
+    ) -> Self {
         if body.is_end_stream() {
             exchange.complete();
-            return Self::Full(None);
+            return Self::Full(Some(held).filter(|held| !held.is_empty()));
         }
         let idle = exchange.idle();
-        Self::Stream(Download { body, idle, whole, exchange: Some(exchange) })
+        Self::Stream(Box::new(Download { held, body, idle, whole, exchange: Some(exchange) }))
     }
 }
 
 impl Download {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.held.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.held)))));
+        }
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(exchange) = &self.exchange {
@@ -327,16 +329,28 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
-            Self::Stream(download) => download.body.is_end_stream(),
+            Self::Stream(download) => download.held.is_empty() && download.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Full(bytes) => SizeHint::with_exact(
-                bytes.as_ref().map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(0)),
-            ),
-            Self::Stream(download) => download.body.size_hint(),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, length)),
+            Self::Stream(download) => longer(&download.body.size_hint(), length(&download.held)),
         }
     }
+}
+
+/// What is known of a length, with so many bytes before it.
+fn longer(rest: &SizeHint, before: u64) -> SizeHint {
+    let mut hint = SizeHint::new();
+    if let Some(upper) = rest.upper() {
+        hint.set_upper(upper.saturating_add(before));
+    }
+    hint.set_lower(rest.lower().saturating_add(before));
+    hint
+}
+
+fn length(bytes: &Bytes) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use http::header::SET_COOKIE;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
@@ -47,7 +48,7 @@ pub(super) async fn forward(
     }
     let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers };
     match journey.run(&mut local, head, upload).await {
-        Ok(Arrival { response, choice, active, sender, why, retries }) => {
+        Ok(Arrival { response, held, choice, active, sender, why, retries }) => {
             let meter = local.meter(&core, errand.plan, errand.target, choice);
             let fresh_cookie = journey.fresh_cookie(&local, choice);
             let whole = journey.whole.take();
@@ -71,7 +72,7 @@ pub(super) async fn forward(
                 broke_off: false,
                 ticket,
             };
-            arrived(response, exchange, whole, upgrade, fresh_cookie)
+            arrived(response, held, exchange, whole, upgrade, fresh_cookie)
         }
         Err(failed) => failure(&ticket, &errand, &local, &journey, failed, account),
     }
@@ -108,6 +109,7 @@ fn failure(
 
 fn arrived(
     mut response: Response<Incoming>,
+    held: Bytes,
     mut exchange: Exchange,
     whole: Option<Deadline>,
     upgrade: Option<upgrade::Asked>,
@@ -133,5 +135,5 @@ fn arrived(
         response.headers_mut().append(SET_COOKIE, cookie);
     }
     let (parts, body) = response.into_parts();
-    Response::from_parts(parts, Body::stream(body, exchange, whole))
+    Response::from_parts(parts, Body::stream(held, body, exchange, whole))
 }

@@ -74,7 +74,8 @@ async fn serve(ticket: Ticket, mut request: Request<Incoming>) -> Response<Body>
         if !ticket.core.shared.beside.link.still_has(edge) {
             return peer::tunnel::refuse(STRANGER);
         }
-        return peer::end::open(&ticket.core.shared.beside.ports, &ticket.conn.state, request).await;
+        return Box::pin(peer::end::open(&ticket.core.shared.beside.ports, &ticket.conn.state, request))
+            .await;
     }
     let upgrade = super::upgrade::asked(&mut request);
     let (mut parts, body) = request.into_parts();
@@ -212,8 +213,8 @@ async fn from_peer(
     }
     let service = parts.headers.remove(PEER_TARGET);
     let service = service.as_ref().and_then(|value| value.to_str().ok()).and_then(peer::wire::read_service);
-    let table = ticket.core.table();
-    let Some(target) = service.as_ref().and_then(|service| table.target(service)) else {
+    let target = service.as_ref().and_then(|service| ticket.core.named_by_peer(service));
+    let Some(target) = &target else {
         let why = "this edge does not know that service";
         return not_here(&ticket, &parts, StatusCode::MISDIRECTED_REQUEST, why);
     };

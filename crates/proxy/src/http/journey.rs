@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::header::{HOST, UPGRADE};
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
@@ -18,6 +19,7 @@ use super::Upload;
 use super::body::{Again, Progress};
 use super::handle::Ticket;
 use super::headers::{self, PEER_TARGET};
+use super::held::{HELD_MAX, Held};
 use crate::peer::wire;
 use crate::table::{Bucket, Hash, Plan, Reach, Target};
 use crate::ticker::Deadline;
@@ -72,6 +74,8 @@ pub(super) struct Journey<'a> {
     pub(super) whole: Option<Deadline>,
     tried: SmallVec<[Rc<Endpoint>; 4]>,
     passed: SmallVec<[u16; 4]>,
+    /// So often it was sent to somebody who did not answer.
+    sent: u32,
     /// So often it was held back.
     holds: u32,
     luck: u64,
@@ -84,6 +88,8 @@ pub(super) struct Journey<'a> {
 /// An answer has begun.
 pub(super) struct Arrival {
     pub(super) response: Response<Incoming>,
+    /// What is here of its body.
+    pub(super) held: Bytes,
     pub(super) choice: u16,
     pub(super) active: Active,
     pub(super) sender: Sender,
@@ -126,6 +132,7 @@ impl<'a> Journey<'a> {
             whole,
             tried: SmallVec::new(),
             passed: SmallVec::new(),
+            sent: 0,
             holds: 0,
             luck,
             canary,
@@ -142,7 +149,7 @@ impl<'a> Journey<'a> {
         upload: Upload,
     ) -> Result<Arrival, (Fault, Option<u16>, u32)> {
         let mut next = Some((head, upload));
-        let (mut retries, mut sent, mut last) = (0, 0, (Fault::Nowhere, None));
+        let (mut retries, mut last) = (0, (Fault::Nowhere, None));
         while let Some((head, upload)) = next.take() {
             let Some((choice, why, active)) = self.choose(local) else {
                 // All were tried, and none took it.
@@ -150,16 +157,21 @@ impl<'a> Journey<'a> {
                     next = Some((head, upload));
                     continue;
                 }
-                let full = last.1.is_none() && local.has_endpoints();
+                let full = last.1.is_none() && local.has_endpoints(|at| self.allows(local, at));
                 last.0 = if full { Fault::Full } else { last.0 };
                 break;
             };
             // What may be repeated is kept until it is known that it need not be.
-            let spare = (self.repeatable && sent < local.service.retries).then(|| head.clone());
+            let spare = self.may_send_again(local).then(|| head.clone());
             let failure = match self.attempt(&local.clone(), &active.endpoint, head, upload).await {
-                Ok((response, sender)) => {
-                    self.answered(local, choice, &active.endpoint, response.status());
-                    return Ok(Arrival { response, choice, active, sender, why, retries });
+                Ok((mut response, sender)) => {
+                    match self.whole_if_short(local, &active.endpoint, &mut response).await {
+                        Ok(held) => {
+                            self.answered(local, choice, &active.endpoint, response.status());
+                            return Ok(Arrival { response, held, choice, active, sender, why, retries });
+                        }
+                        Err(fault) => Failure { fault, back: None, reused: false },
+                    }
                 }
                 Err(failure) => failure,
             };
@@ -171,7 +183,7 @@ impl<'a> Journey<'a> {
             };
             self.tried.push(active.endpoint.clone());
             drop(active);
-            if !self.goes_on(local, &mut last, retries, &mut sent).await {
+            if !self.goes_on(local, &mut last, retries).await {
                 break;
             }
             retries += 1;
@@ -181,6 +193,11 @@ impl<'a> Journey<'a> {
         Err((last.0, last.1, retries))
     }
 
+    /// Whether somebody else may be sent it, should this one not answer.
+    fn may_send_again(&self, local: &Local) -> bool {
+        self.repeatable && self.sent < local.service.retries
+    }
+
     /// Whether there is another attempt. What somebody was sent counts, and costs a try of the budget; where nothing was sent nobody
     /// is burdened twice, but after as many attempts as may be it is held back before the next.
     async fn goes_on(
@@ -188,7 +205,6 @@ impl<'a> Journey<'a> {
         local: &mut Rc<Local>,
         last: &mut (Fault, Option<u16>),
         retries: u32,
-        sent: &mut u32,
     ) -> bool {
         // The last attempt goes to another cluster, if there is one.
         if retries + 1 >= local.service.retries {
@@ -199,7 +215,7 @@ impl<'a> Journey<'a> {
                 return self.hold(local).await;
             }
         } else {
-            *sent += 1;
+            self.sent += 1;
             if !local.budget.spend() {
                 last.0 = Fault::Budget;
                 return false;
@@ -240,16 +256,14 @@ impl<'a> Journey<'a> {
     /// The cluster, and the endpoint there. Where nothing is left that nothing is known against, what is left is tried.
     fn choose(&self, local: &Local) -> Option<(u16, Why, Active)> {
         let (core, now_ms) = (&self.ticket.core, self.ticket.core.ticker.now_ms());
-        let allowed = |at: u16| {
-            let place = local.service.places.get(usize::from(at));
-            !self.errand.own_only || place.is_some_and(|place| place.choice.own)
-        };
         let chooser = &local.service.chooser;
         for (passed, desperate) in [(self.passed.as_slice(), false), (&[], false), (&[], true)] {
             let ask = Ask { luck: self.luck, canary: self.canary, affinity: self.cookie, tried: passed };
             let usable = |at: u16| {
                 let fit = if desperate { local.has_any(at) } else { local.is_usable(at, now_ms) };
-                allowed(at) && fit && local.pick(at, core, &self.tried, desperate, self.key).is_some()
+                self.allows(local, at)
+                    && fit
+                    && local.pick(at, core, &self.tried, desperate, self.key).is_some()
             };
             let Some((choice, why)) = chooser.pick(&ask, usable) else { continue };
             let endpoint = local.pick(choice, core, &self.tried, desperate, self.key);
@@ -258,6 +272,12 @@ impl<'a> Journey<'a> {
             }
         }
         None
+    }
+
+    /// Whether a choice is open to it: what another edge has sent goes no further.
+    fn allows(&self, local: &Local, at: u16) -> bool {
+        let place = local.service.places.get(usize::from(at));
+        !self.errand.own_only || place.is_some_and(|place| place.choice.own)
     }
 
     /// Sends a request to an endpoint, over a connection that is open or a new one.
@@ -282,17 +302,20 @@ impl<'a> Journey<'a> {
             let reused = kept.is_some();
             let mut sender = match kept {
                 Some(sender) => sender,
-                None => match connect(core, &endpoint.reach, call, local.service.times.connect).await {
-                    Ok(sender) => {
-                        if let Some(shared) = sender.share().filter(|_| !alone && !linked) {
-                            endpoint.give(shared, core.ticker.now_ms(), 1);
+                // In a box: handshakes are large, and most requests need none.
+                None => {
+                    match Box::pin(connect(core, &endpoint.reach, call, local.service.times.connect)).await {
+                        Ok(sender) => {
+                            if let Some(shared) = sender.share().filter(|_| !alone && !linked) {
+                                endpoint.give(shared, core.ticker.now_ms(), 1);
+                            }
+                            sender
                         }
-                        sender
+                        Err(fault) => {
+                            return Err(Failure { fault, back: Some((head, upload)), reused: false });
+                        }
                     }
-                    Err(fault) => {
-                        return Err(Failure { fault, back: Some((head, upload)), reused: false });
-                    }
-                },
+                }
             };
             if !sender.ready().await {
                 if reused {
@@ -352,9 +375,35 @@ impl<'a> Journey<'a> {
         }
     }
 
+    /// Waits until a short answer is here whole, and gives what is here of its body. One that breaks off can be asked for elsewhere,
+    /// or be called a failure, as long as the client has seen nothing of it.
+    async fn whole_if_short(
+        &mut self,
+        local: &Local,
+        endpoint: &Rc<Endpoint>,
+        response: &mut Response<Incoming>,
+    ) -> Result<Bytes, Fault> {
+        let Some(mut held) = Held::begin(response) else { return Ok(Bytes::new()) };
+        let (mut waited, most) = (Duration::ZERO, HELD_MAX.min(local.service.times.idle));
+        let mut look = self.ticket.core.ticker.after(LOOK_EVERY);
+        while !held.is_whole() && waited < most {
+            tokio::select! {
+                biased;
+                more = held.more(response.body_mut()) => more.map_err(|_| Fault::BrokeOff)?,
+                () = &mut look => {
+                    if self.is_lost(local, endpoint) {
+                        return Err(Fault::Withdrawn);
+                    }
+                    waited += LOOK_EVERY;
+                    look.reset(LOOK_EVERY);
+                }
+            }
+        }
+        Ok(held.bytes())
+    }
+
     /// Whether waiting has no sense any more.
     fn impatient(&mut self, local: &Local, endpoint: &Rc<Endpoint>) -> Option<Fault> {
-        let core = &self.ticket.core;
         if self.progress.is_too_long() {
             return Some(Fault::TooLong);
         }
@@ -362,10 +411,18 @@ impl<'a> Journey<'a> {
         if late || self.progress.still_for() > local.service.times.first_byte {
             return Some(Fault::Timeout);
         }
+        self.is_lost(local, endpoint).then_some(Fault::Withdrawn)
+    }
+
+    /// Whether an endpoint that was asked is given up, and somebody else can be asked.
+    fn is_lost(&self, local: &Local, endpoint: &Rc<Endpoint>) -> bool {
+        let core = &self.ticket.core;
         let now = core.local(self.errand.target);
         let changed = now.version != local.version || endpoint.is_out(core.ticker.now_ms());
         let lost = changed && !now.stands_by(endpoint, core.ticker.now_ms());
-        (lost && self.repeatable).then_some(Fault::Withdrawn)
+        // One that is given up may answer all the same: somebody else must be there to be asked.
+        let elsewhere = || now.may_leave(endpoint, &self.tried, core, |at| self.allows(&now, at));
+        lost && self.may_send_again(local) && elsewhere()
     }
 
     /// A request as it is written to a connection: HTTP/2 has the host in the target.
@@ -406,7 +463,8 @@ impl<'a> Journey<'a> {
         let stale = failure.reused && failure.fault == Fault::Reset;
         if failure.fault.counts_against_endpoint() && !stale {
             // A connection to another edge ends when the edge falls silent.
-            let silent = failure.fault == Fault::Reset && matches!(endpoint.reach, Reach::Peer { .. });
+            let ended = matches!(failure.fault, Fault::Reset | Fault::BrokeOff);
+            let silent = ended && matches!(endpoint.reach, Reach::Peer { .. });
             self.count_failure(local, choice, endpoint, silent || failure.fault.nothing_sent());
         }
     }

@@ -7,7 +7,7 @@
 //!                                                                                  connection back at its end)
 //! ```
 //!
-//! Reading order: `conn` (who asks), `handle`, `target`, `headers`, `forward`, `journey`, `exchange`, `account`,
+//! Reading order: `conn` (who asks), `handle`, `target`, `headers`, `forward`, `journey`, `held`, `exchange`, `account`,
 //! `body`, `own`, `answer`, `upgrade`.
 
 mod account;
@@ -18,6 +18,7 @@ mod exchange;
 mod forward;
 mod handle;
 mod headers;
+mod held;
 mod journey;
 mod own;
 mod target;
@@ -26,4 +27,5 @@ mod upgrade;
 pub(crate) use body::{Body, Upload};
 pub(crate) use conn::{Conn, ConnInfo, TlsInfo};
 pub(crate) use handle::{Ticket, handle};
+pub(crate) use held::{HELD_MAX, SHORT_MAX};
 pub(crate) use target::{plain_host, plain_path};

@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::haproxy::Prefixes;
 use crate::peer::lookout::Shown;
-use crate::table::{Table, Target};
+use crate::table::{Tables, Target};
 use crate::world::{Key, World};
 use dial::Dialer;
 use tally::Tally;
@@ -122,7 +122,7 @@ pub(crate) struct Ports {
     /// What other edges may look at.
     pub(crate) shown: Shown,
     connections: Arc<Semaphore>,
-    table: Arc<ArcSwap<Table>>,
+    tables: Arc<Tables>,
     group: Option<String>,
     drain: Duration,
     /// How long connections are taken in that are under way when the proxy ends.
@@ -177,7 +177,7 @@ struct Port {
 impl Ports {
     pub(crate) fn new(
         config: &crate::Config,
-        table: Arc<ArcSwap<Table>>,
+        tables: Arc<Tables>,
         dialer: Dialer,
         registry: &Registry,
         tasks: &Tasks,
@@ -209,7 +209,7 @@ impl Ports {
             tasks: tasks.clone(),
             meters,
             tally: Tally::default(),
-            table,
+            tables,
             group: config.group.clone(),
             drain: config.drain,
             handover: config.handover,
@@ -323,9 +323,14 @@ impl Ports {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// A service's port, if any route names it.
+    /// A service's port, if a route names it, or another edge did.
     pub(crate) fn target(&self, service: &RouteService) -> Option<Arc<Target>> {
-        self.table.load().target(service).cloned()
+        self.tables.load().target(service).cloned()
+    }
+
+    /// A service's port that another edge names.
+    pub(crate) fn named_by_peer(&self, service: &RouteService) -> Option<Arc<Target>> {
+        self.tables.named_by_peer(service)
     }
 
     /// The ports that routes want, the oldest first, and what is wrong with the others.

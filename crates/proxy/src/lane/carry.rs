@@ -16,7 +16,7 @@ use super::response::{self, Ends, Head, Seen};
 use super::{HEAD_MAX, Outcome, Scratch};
 use crate::clients::Order;
 use crate::core::Core;
-use crate::http::{Conn, Ticket};
+use crate::http::{Conn, HELD_MAX, SHORT_MAX, Ticket};
 use crate::log::Entry;
 use crate::meter::Meter;
 use crate::table::Reach;
@@ -32,6 +32,8 @@ const HINTS_MAX: u32 = 32;
 
 /// What a client is told whose endpoint does not answer.
 const TIMEOUT: &[u8] = b"HTTP/1.1 504 Gateway Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// One whose request broke off, and is not to be sent twice.
+const BROKEN: &[u8] = b"HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 /// And one whose request may not be sent once more.
 const NOT_AGAIN: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -160,7 +162,8 @@ impl Trip<'_> {
             Fault::Body => return Outcome::Over,
             // One that the plan has dropped is not asked again, whatever it was sent.
             Fault::Withdrawn => return Outcome::Left,
-            // The others were sent something, and may be asked twice.
+            // The others were sent something, and may be asked twice; if anybody may.
+            _ if !fault.nothing_sent() && self.plain.local.service.retries == 0 => (fault, BROKEN),
             _ if !fault.nothing_sent() && !self.plain.local.budget.spend() => (Fault::Budget, NOT_AGAIN),
             _ => return Outcome::Left,
         };
@@ -236,9 +239,45 @@ impl Trip<'_> {
                 }
             }
             if let Some(head) = self.read_head(client, scratch).await? {
+                self.whole_if_short(stream, &head, scratch).await?;
                 return Ok(head);
             }
         }
+    }
+
+    /// Waits until a short answer is here whole: one that breaks off can be asked for elsewhere as long as the client has seen
+    /// nothing of it.
+    async fn whole_if_short(
+        &self,
+        stream: &mut TcpStream,
+        head: &Head,
+        scratch: &mut Scratch,
+    ) -> Result<(), Fault> {
+        let Ends::Length(length @ 1..=SHORT_MAX) = head.ends else { return Ok(()) };
+        let whole = head.length.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
+        if scratch.back.len() >= whole {
+            return Ok(());
+        }
+        let (mut waited, most) = (Duration::ZERO, HELD_MAX.min(self.plain.local.service.times.idle));
+        let mut look = self.core.ticker.after(LOOK_EVERY);
+        while scratch.back.len() < whole && waited < most {
+            scratch.back.reserve(READ_HEAD);
+            tokio::select! {
+                biased;
+                read = stream.read_buf(&mut scratch.back) => match read {
+                    Ok(0) | Err(_) => return Err(Fault::BrokeOff),
+                    Ok(_) => {}
+                },
+                () = &mut look => {
+                    if self.is_lost() {
+                        return Err(Fault::Withdrawn);
+                    }
+                    waited += LOOK_EVERY;
+                    look.reset(LOOK_EVERY);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads heads until that of the answer itself; those before it are passed on at once.
@@ -273,14 +312,20 @@ impl Trip<'_> {
 
     /// Whether there is still a sense in waiting.
     fn patience(&self) -> Result<(), Fault> {
-        let (core, local) = (self.core, &self.plain.local);
-        if self.began.elapsed() > local.service.times.first_byte {
+        if self.began.elapsed() > self.plain.local.service.times.first_byte {
             return Err(Fault::Timeout);
         }
+        if self.is_lost() { Err(Fault::Withdrawn) } else { Ok(()) }
+    }
+
+    /// Whether the endpoint is given up, and somebody else can be asked.
+    fn is_lost(&self) -> bool {
+        let (core, local) = (self.core, &self.plain.local);
         let (now, now_ms) = (core.local(self.plain.target), core.ticker.now_ms());
         let endpoint = &self.active.endpoint;
         let changed = now.version != local.version || endpoint.is_out(now_ms);
-        if changed && !now.stands_by(endpoint, now_ms) { Err(Fault::Withdrawn) } else { Ok(()) }
+        let lost = changed && !now.stands_by(endpoint, now_ms);
+        lost && now.service.retries > 0 && now.may_leave(endpoint, &[], core, |_| true)
     }
 
     /// Passes an answer on, and keeps the connection to the endpoint if all is well.

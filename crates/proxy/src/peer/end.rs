@@ -35,7 +35,7 @@ pub(crate) async fn open(
         };
         return ports.shown.open(&order, request, spawn).await;
     }
-    let Some(target) = ports.target(&order.service) else { return refuse("the service is not known") };
+    let Some(target) = ports.named_by_peer(&order.service) else { return refuse("the service is not known") };
     let Some(permit) = ports.admit() else { return refuse("there is no room") };
     let held = (permit, Busy::new(link));
     let ends = Ends { client: order.client, server: order.server };

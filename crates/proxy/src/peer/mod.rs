@@ -10,13 +10,14 @@
 //! - What comes over the link never goes over it again: the receiving edge asks its own member's endpoints and nobody else.
 //! - An edge that is deleted at the hub is out of the roster, and is refused with its next request.
 //!
-//! Reading order: [`link`], `verify`, `wire`, `pool`, `standby` (connections to
+//! Reading order: [`link`], `verify`, `wire`, `pool`, `pulse` (whether the other end is still there), `standby` (connections to
 //! whom would be asked next), `tunnel`, [`lookout`] (whether others' services are well).
 
 pub(crate) mod end;
 pub mod link;
 pub mod lookout;
 pub(crate) mod pool;
+pub(crate) mod pulse;
 pub(crate) mod standby;
 pub(crate) mod tunnel;
 pub(crate) mod verify;

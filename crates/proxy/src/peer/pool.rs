@@ -16,6 +16,7 @@ use tokio::sync::Mutex as Turn;
 use tokio_rustls::client::TlsStream;
 
 use super::link::{ConnectError, Link};
+use super::pulse::Silence;
 
 /// Connections to one edge.
 pub(super) const CONNECTIONS: usize = 2;
@@ -46,6 +47,7 @@ struct Slot<B> {
 /// A connection.
 struct Open<B> {
     sender: SendRequest<B>,
+    silence: Silence,
     since: Instant,
     /// Where it leads.
     address: String,
@@ -66,7 +68,7 @@ impl<B> Pool<B> {
         speak: impl FnOnce(TlsStream<TcpStream>) -> F,
     ) -> Result<SendRequest<B>, ConnectError>
     where
-        F: Future<Output = hyper::Result<SendRequest<B>>>,
+        F: Future<Output = hyper::Result<(SendRequest<B>, Silence)>>,
     {
         let known = self.edge(edge);
         let at = known.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
@@ -83,8 +85,9 @@ impl<B> Pool<B> {
         *open = None;
         let made = self.open(edge, address, speak).await;
         slot.tries.fetch_add(1, Ordering::AcqRel);
-        let sender = made?;
-        *open = Some(Open { sender: sender.clone(), since: clock::instant(), address: address.to_owned() });
+        let (sender, silence) = made?;
+        let (since, address) = (clock::instant(), address.to_owned());
+        *open = Some(Open { sender: sender.clone(), silence, since, address });
         Ok(sender)
     }
 
@@ -92,6 +95,18 @@ impl<B> Pool<B> {
     pub(crate) fn is_warm(&self, edge: &str, address: &str) -> bool {
         let known = self.edges.lock().get(edge).cloned();
         known.is_some_and(|known| known.slots.iter().all(|slot| slot.is_warm(address)))
+    }
+
+    /// Whether there is a connection to an edge.
+    pub(crate) fn is_open(&self, edge: &str, address: &str) -> bool {
+        let known = self.edges.lock().get(edge).cloned();
+        known.is_some_and(|known| known.slots.iter().any(|slot| slot.is_open(address)))
+    }
+
+    /// Edges that are more silent than usual.
+    pub(crate) fn silent(&self) -> Vec<String> {
+        let edges = self.edges.lock();
+        edges.iter().filter(|(_, edge)| edge.is_silent()).map(|(name, _)| name.clone()).collect()
     }
 
     fn edge(&self, name: &str) -> Arc<Edge<B>> {
@@ -110,9 +125,9 @@ impl<B> Pool<B> {
         edge: &str,
         address: &str,
         speak: impl FnOnce(TlsStream<TcpStream>) -> F,
-    ) -> Result<SendRequest<B>, ConnectError>
+    ) -> Result<(SendRequest<B>, Silence), ConnectError>
     where
-        F: Future<Output = hyper::Result<SendRequest<B>>>,
+        F: Future<Output = hyper::Result<(SendRequest<B>, Silence)>>,
     {
         let stream = self.link.connect(edge, address).await?;
         speak(stream).await.map_err(|error| ConnectError::Handshake(std::io::Error::other(error)))
@@ -120,6 +135,11 @@ impl<B> Pool<B> {
 }
 
 impl<B> Slot<B> {
+    fn is_open(&self, address: &str) -> bool {
+        // Whoever has it makes a connection.
+        self.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(|open| open.leads_to(address)))
+    }
+
     fn is_warm(&self, address: &str) -> bool {
         match self.open.try_lock() {
             Ok(open) => open.as_ref().is_some_and(|open| open.leads_to(address)),
@@ -140,6 +160,11 @@ impl<B> Edge<B> {
     fn new() -> Self {
         let slot = || Slot { tries: AtomicUsize::new(0), open: Turn::new(None) };
         Self { next: AtomicUsize::new(0), slots: std::array::from_fn(|_| slot()) }
+    }
+
+    fn is_silent(&self) -> bool {
+        let silent = |open: &Open<B>| !open.sender.is_closed() && open.silence.is_unusual();
+        self.slots.iter().any(|slot| slot.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(silent)))
     }
 
     fn is_open(&self) -> bool {

@@ -2,7 +2,6 @@
 //! own, so that bulk does not stand in the way of requests.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -16,12 +15,10 @@ use tokio_rustls::client::TlsStream;
 
 use super::link::{ConnectError, Link};
 use super::pool::Pool;
+use super::pulse::{PING_EVERY, PING_TIMEOUT, Pulse, Silence};
 use super::wire::{self, Order};
 use crate::http::Body;
 
-/// How often an edge that is silent is asked whether it is still there, and how long it may take to answer: together a second.
-pub(crate) const PING_EVERY: Duration = Duration::from_millis(200);
-pub(crate) const PING_TIMEOUT: Duration = Duration::from_millis(800);
 /// How much may be under way to us, on one stream and on one connection: members may be far apart.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
 pub(crate) const CONNECTION_WINDOW: u32 = 8 << 20;
@@ -69,7 +66,12 @@ impl Tunnels {
         Ok(TokioIo::new(upgraded))
     }
 
-    async fn speak(&self, stream: TlsStream<TcpStream>) -> hyper::Result<SendRequest<Empty<Bytes>>> {
+    async fn speak(
+        &self,
+        stream: TlsStream<TcpStream>,
+    ) -> hyper::Result<(SendRequest<Empty<Bytes>>, Silence)> {
+        let pulse = Pulse::new(stream);
+        let silence = pulse.silence();
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -77,14 +79,14 @@ impl Tunnels {
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(pulse))
             .await?;
         self.tasks.spawn_until_stop(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to another edge has ended");
             }
         });
-        Ok(sender)
+        Ok((sender, silence))
     }
 }
 

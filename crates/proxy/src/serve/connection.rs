@@ -60,7 +60,8 @@ where
     };
     let service = {
         let core = core.clone();
-        service_fn(move |request: Request<Incoming>| handle(core.clone(), conn.clone(), request))
+        // In a box: hyper moves it about, and has room for one with every connection, whether it asks for anything or not.
+        service_fn(move |request: Request<Incoming>| Box::pin(handle(core.clone(), conn.clone(), request)))
     };
     let limits = &core.shared.config.limits;
     if http2 {

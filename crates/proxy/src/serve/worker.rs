@@ -21,6 +21,8 @@ use crate::ticker::TICK;
 /// Ticks between two looks at connections, and between two sweeps.
 const LOOK_TICKS: u64 = 5;
 const SWEEP_TICKS: u64 = 20;
+/// How often is looked whether there are connections to those who would be asked next.
+const KEEP_TICKS: u64 = 10;
 /// How long no client is taken in when that fails: there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -69,12 +71,15 @@ async fn watch(core: &Rc<Core>) {
             changed = phase.changed() => looks |= changed.is_ok(),
         }
         core.ticker.tick();
+        standby::spare_silent(core);
         let now = *phase.borrow();
         if looks || now > Phase::Serving {
             core.clients.look(core.ticker.now_ms(), &core.shared.config.limits, now);
         }
         if tick % SWEEP_TICKS == 0 {
             core.sweep();
+        }
+        if tick % KEEP_TICKS == 0 {
             standby::keep(core);
         }
         match now {

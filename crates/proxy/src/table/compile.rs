@@ -29,7 +29,7 @@ pub(crate) struct Compiler {
     /// Who has a default action, the oldest first.
     defaults: BTreeSet<Seniority>,
     plans: HashMap<Key, Arc<Plan>>,
-    /// The targets of a service: one for each port and protocol that routes name.
+    /// The targets of a service: one for each port and protocol that is named.
     by_service: HashMap<Key, Vec<Arc<RouteService>>>,
     /// Places outside the federation.
     outside: HashMap<Site, Arc<Target>>,
@@ -42,8 +42,8 @@ type Seniority = (i128, Key);
 /// What a new world changed.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
-    /// Routes were added, changed or taken away: there is a new table.
-    pub(crate) routes: bool,
+    /// There is a new table: routes were added, changed or taken away, or what other edges named is no more.
+    pub(crate) table: bool,
     /// Plans of routes that are no more, by their number.
     pub(crate) gone: Vec<u64>,
     /// Places outside the federation that no route named before.
@@ -81,7 +81,7 @@ impl Compiler {
         let routes: Vec<_> = differences(&before.routes, &world.routes);
         let mut hosts: HashSet<Arc<str>> = HashSet::new();
         for (key, old, new) in &routes {
-            changed.routes = true;
+            changed.table = true;
             if let Some(old) = old {
                 self.forget(key, old, &mut hosts);
             }
@@ -96,8 +96,11 @@ impl Compiler {
         for host in hosts {
             self.compile_host(&host);
         }
-        if changed.routes {
+        if changed.table {
             self.compile_default();
+        }
+        changed.table |= self.forget_peers(&services);
+        if changed.table {
             self.sweep();
         }
         self.follow_targets(&services, now_ms);
@@ -149,19 +152,11 @@ impl Compiler {
         id: Option<u64>,
         (hosts, services): (&mut HashSet<Arc<str>>, &mut HashSet<Key>),
     ) {
-        for service in named(new) {
-            if !self.table.targets.contains_key(service) {
-                self.last_id += 1;
-                let service = Arc::new(service.clone());
-                let target = Arc::new(Target::new(self.last_id, service.clone()));
-                self.table.targets.insert(service.clone(), target);
-                let of = (service.namespace.clone(), service.name.clone());
-                self.by_service.entry(of.clone()).or_default().push(service.clone());
-                services.insert(of);
-            }
-        }
         if !self.carries(new) {
             return;
+        }
+        for service in named(new) {
+            services.extend(self.add(service));
         }
         self.last_id += 1;
         self.plans.insert(key.clone(), Arc::new(plan(id.unwrap_or(self.last_id), key, new)));
@@ -179,6 +174,52 @@ impl Compiler {
             }
             hosts.insert(name);
         }
+    }
+
+    /// Has a target for a service's port; whose it is, if there was none.
+    fn add(&mut self, service: &RouteService) -> Option<Key> {
+        if self.table.targets.contains_key(service) {
+            return None;
+        }
+        self.last_id += 1;
+        let service = Arc::new(service.clone());
+        let target = Arc::new(Target::new(self.last_id, service.clone()));
+        self.table.targets.insert(service.clone(), target);
+        let of = (service.namespace.clone(), service.name.clone());
+        self.by_service.entry(of.clone()).or_default().push(service);
+        Some(of)
+    }
+
+    /// Whether there is a target for a service's port.
+    pub(crate) fn knows(&self, service: &RouteService) -> bool {
+        self.table.targets.contains_key(service)
+    }
+
+    /// The target that another edge names, made where it is the first to. None for what is no port of a service in the federation: nobody
+    /// can have more targets made than there are ports.
+    pub(crate) fn named_by_peer(&mut self, service: &RouteService, now_ms: u64) -> Option<Arc<Target>> {
+        if !self.has_port(service) {
+            return self.table.targets.get(service).cloned();
+        }
+        if let Some(of) = self.add(service) {
+            self.follow_targets(&HashSet::from([of]), now_ms);
+        }
+        self.table.target_of_peer(service).cloned()
+    }
+
+    /// Whether the federation has a service with that port.
+    fn has_port(&self, service: &RouteService) -> bool {
+        let of = (service.namespace.clone(), service.name.clone());
+        let ports = self.world.plans.get(&of).map(|plan| plan.ports.as_slice()).unwrap_or_default();
+        ports.iter().any(|port| port.port == service.port && port.name == service.port_name)
+    }
+
+    /// Forgets what other edges named of these services and is no more; whether there was any.
+    fn forget_peers(&self, services: &HashSet<Key>) -> bool {
+        let ports = services.iter().filter_map(|of| self.by_service.get(of)).flatten();
+        let targets = ports.filter_map(|service| self.table.target(service));
+        let gone = targets.filter(|target| target.is_named_by_peers() && !self.has_port(&target.service));
+        gone.inspect(|target| target.name_by_peers(false)).count() > 0
     }
 
     /// Targets for places outside the federation that a plan is the first to name.
@@ -247,7 +288,7 @@ impl Compiler {
     fn compile_default(&mut self) {
         let route = self.defaults.iter().find_map(|(_, key)| {
             let (spec, plan) = (self.world.routes.get(key)?, self.plans.get(key)?);
-            let action = self.action(spec.default_action.as_ref()?)?;
+            let action = self.action(spec.default_action.as_deref()?)?;
             Some(Arc::new(Route { plan: plan.clone(), action, to_https: to_https(spec, None) }))
         });
         self.table.default = route;
@@ -263,7 +304,7 @@ impl Compiler {
         if let Some(bucket) = &action.bucket {
             let made = origin(bucket).ok().and_then(|origin| {
                 let target = self.outside.get(&site(&origin))?.clone();
-                Bucket::new(&origin, target).map(Action::Bucket)
+                Bucket::new(&origin, target).map(|bucket| Action::Bucket(Box::new(bucket)))
             });
             return Some(
                 made.unwrap_or_else(|| Action::Unavailable("the bucket cannot be reached\n".into())),
@@ -277,24 +318,29 @@ impl Compiler {
             let status = status.and_then(|code| StatusCode::from_u16(code).ok());
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
             let content_type = fixed.content_type.as_deref().and_then(|one| HeaderValue::from_str(one).ok());
-            Action::Fixed(Fixed {
+            Action::Fixed(Box::new(Fixed {
                 status: status.unwrap_or(StatusCode::OK),
                 content_type: content_type.unwrap_or(plain),
                 body: Bytes::from(fixed.body.clone().unwrap_or_default()),
-            })
+            }))
         })
     }
 
-    /// Forgets targets that no route names any more.
+    /// Forgets targets that nobody names any more.
     fn sweep(&mut self) {
         self.outside.retain(|_, target| Arc::strong_count(target) > 1);
-        let unused = self.table.targets.iter().filter(|(_, target)| Arc::strong_count(target) == 1);
+        let unused = self
+            .table
+            .targets
+            .iter()
+            .filter(|(_, target)| Arc::strong_count(target) == 1 && !target.is_named_by_peers());
         let unused: Vec<Arc<RouteService>> = unused.map(|(service, _)| service.clone()).collect();
-        // Routes of other groups name targets too, and hold none.
+        // Ports that are carried as they are name targets too, and hold none.
         let named: HashSet<&RouteService> = if unused.is_empty() {
             HashSet::new()
         } else {
-            self.world.routes.values().flat_map(|spec| named(spec)).collect()
+            let routes = self.world.routes.values().filter(|spec| self.carries(spec));
+            routes.flat_map(|spec| named(spec)).collect()
         };
         for service in unused.iter().filter(|service| !named.contains(&***service)) {
             self.table.targets.remove(&**service);
@@ -347,7 +393,7 @@ where
 /// The services that a plan's routes, ports and passthroughs name.
 fn named(spec: &RoutePlanSpec) -> impl Iterator<Item = &RouteService> {
     let paths = spec.hosts.iter().flat_map(|host| &host.paths).map(|path| &path.action);
-    let http = paths.chain(&spec.default_action).filter_map(|action| action.service.as_ref());
+    let http = paths.chain(spec.default_action.as_deref()).filter_map(|action| action.service.as_ref());
     let carried =
         spec.passthrough.iter().map(|one| &one.service).chain(spec.ports.iter().map(|one| &one.service));
     http.chain(carried)
@@ -356,7 +402,7 @@ fn named(spec: &RoutePlanSpec) -> impl Iterator<Item = &RouteService> {
 /// The places outside the federation that a plan's routes name.
 fn buckets(spec: &RoutePlanSpec) -> Vec<Origin> {
     let paths = spec.hosts.iter().flat_map(|host| &host.paths).map(|path| &path.action);
-    let named = paths.chain(&spec.default_action).filter_map(|action| action.bucket.as_ref());
+    let named = paths.chain(spec.default_action.as_deref()).filter_map(|action| action.bucket.as_ref());
     named.filter_map(|bucket| origin(bucket).ok()).collect()
 }
 

@@ -1,11 +1,13 @@
 //! The table: which route a request takes. Compiled from routes and plans beside the data path, swapped in as a whole.
 //!
 //! Reading order: here (what is found), `path` (how paths are compared), `compile` (how it is made, by what has changed),
-//! `target` (a service's port: where its requests may go), `bucket` (a place outside the federation), `view` (all of it in words).
+//! `target` (a service's port: where its requests may go), `bucket` (a place outside the federation), `tables` (the one in force),
+//! `view` (all of it in words).
 
 mod bucket;
 mod compile;
 mod path;
+mod tables;
 mod target;
 mod view;
 
@@ -15,7 +17,8 @@ use std::sync::Arc;
 use landfall_api::landfall::{RedirectAction, RouteService};
 
 pub(crate) use bucket::{Bucket, Outside};
-pub(crate) use compile::Compiler;
+use compile::{Changed, Compiler};
+pub(crate) use tables::Tables;
 pub(crate) use target::{Hash, Reach, Service, Target, Vitals};
 
 /// Which route a request takes.
@@ -29,7 +32,7 @@ pub(crate) struct Table {
     any: Option<Arc<Host>>,
     /// For requests that no route matches.
     default: Option<Arc<Route>>,
-    /// All services that routes of any group name: what a request that another edge sends is for.
+    /// The services that routes name, and those that other edges have sent requests for.
     targets: imbl::HashMap<Arc<RouteService>, Arc<Target>>,
 }
 
@@ -90,17 +93,17 @@ pub(crate) struct Plan {
     pub(crate) proxy_header: bool,
 }
 
-/// What becomes of a request.
+/// What becomes of a request. What is rare is in boxes: there are thousands of routes, and most lead to a service.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// It goes to a service.
     Service(Arc<Target>),
     /// It goes out of the federation.
-    Bucket(Bucket),
+    Bucket(Box<Bucket>),
     /// The client is sent elsewhere.
-    Redirect(RedirectAction),
+    Redirect(Box<RedirectAction>),
     /// It is answered at once.
-    Fixed(Fixed),
+    Fixed(Box<Fixed>),
     /// It is answered with 503.
     Unavailable(Box<str>),
 }
@@ -120,9 +123,14 @@ impl Table {
         paths.and_then(|paths| paths.find(path)).or(self.default.as_ref())
     }
 
-    /// The service that another edge means.
+    /// A service's port, if it is known here.
     pub(crate) fn target(&self, service: &RouteService) -> Option<&Arc<Target>> {
         self.targets.get(service)
+    }
+
+    /// The same, when another edge names it.
+    pub(crate) fn target_of_peer(&self, service: &RouteService) -> Option<&Arc<Target>> {
+        self.target(service).inspect(|target| target.name_by_peers(true))
     }
 
     fn wildcard_of(&self, host: &str) -> Option<&Arc<Host>> {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(crate) struct Target {
     pub(crate) name: Arc<str>,
     /// Where it is, if it is none of the federation's.
     pub(crate) outside: Option<Outside>,
+    /// Other edges have named it: it is kept while the federation has its port, whether routes lead here or not.
+    by_peers: AtomicBool,
     version: AtomicU64,
     now: Mutex<Now>,
 }
@@ -238,7 +240,28 @@ pub(super) struct Sources<'a> {
 impl Target {
     pub(super) fn new(id: u64, service: Arc<RouteService>) -> Self {
         let name = format!("{}/{}", service.namespace, service.name).into();
-        Self { id, service, name, outside: None, version: AtomicU64::new(0), now: Mutex::default() }
+        Self {
+            id,
+            service,
+            name,
+            outside: None,
+            by_peers: AtomicBool::new(false),
+            version: AtomicU64::new(0),
+            now: Mutex::default(),
+        }
+    }
+
+    /// Whether other edges have named it.
+    pub(super) fn is_named_by_peers(&self) -> bool {
+        self.by_peers.load(Ordering::Relaxed)
+    }
+
+    /// Other edges have named it, or do no longer.
+    pub(super) fn name_by_peers(&self, named: bool) {
+        // Written only when it changes: the line is shared by all threads.
+        if self.is_named_by_peers() != named {
+            self.by_peers.store(named, Ordering::Relaxed);
+        }
     }
 
     /// Rises with every change.

@@ -1,13 +1,13 @@
 //! Tables: which route is taken, and that a change of one thing changes that thing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use landfall_api::landfall::{FixedResponseAction, RoutePath, TrafficPlanSpec};
+use landfall_api::landfall::{FixedResponseAction, PlanPort, RoutePath, TrafficPlanSpec};
 
 use super::*;
 
 fn fixed(body: &str) -> RouteAction {
     let fixed = FixedResponseAction { status_code: 200, body: Some(body.to_owned()), content_type: None };
-    RouteAction { fixed_response: Some(fixed), ..RouteAction::default() }
+    RouteAction { fixed_response: Some(Box::new(fixed)), ..RouteAction::default() }
 }
 
 /// A plan of (host, path, exact, answer), created at some second.
@@ -105,7 +105,7 @@ fn a_default_takes_what_no_route_matches() {
     let mut world = World::default();
     let with_default = |created, answer: &str| {
         let mut spec = (*plan(created, &[("h", "/a", false, "a")])).clone();
-        spec.default_action = Some(fixed(answer));
+        spec.default_action = Some(Box::new(fixed(answer)));
         Arc::new(spec)
     };
     world.routes.insert(key("one"), with_default(2, "younger"));
@@ -145,17 +145,67 @@ fn a_new_plan_reaches_its_service_and_no_other_and_leaves_the_table_alone() {
     let mut world = World::default();
     world.routes.insert(key("one"), to_service("one"));
     world.routes.insert(key("two"), to_service("two"));
-    assert!(compiler.follow(&world, 0).routes);
+    assert!(compiler.follow(&world, 0).table);
     let version = |compiler: &Compiler, name: &str| {
         compiler.table.targets.values().find(|target| target.service.name == name).unwrap().version()
     };
     let before = (version(&compiler, "one"), version(&compiler, "two"));
     world.plans.insert(key("one"), Arc::new(TrafficPlanSpec::default()));
-    assert!(!compiler.follow(&world, 0).routes);
+    assert!(!compiler.follow(&world, 0).table);
     assert_eq!((version(&compiler, "one"), version(&compiler, "two")), (before.0 + 1, before.1));
-    assert!(!compiler.follow(&world, 0).routes);
+    assert!(!compiler.follow(&world, 0).table);
     assert_eq!(version(&compiler, "one"), before.0 + 1, "nothing has changed");
     world.routes.remove(&key("one"));
     compiler.follow(&world, 0);
     assert_eq!(compiler.table.targets.len(), 1, "nobody names it any more");
+}
+
+fn port(service: &str) -> RouteService {
+    RouteService { namespace: "shop".to_owned(), name: service.to_owned(), port: 80, ..Default::default() }
+}
+
+#[test]
+fn what_other_edges_name_is_known_for_as_long_as_the_federation_has_it() {
+    let mut compiler = compiler();
+    let mut world = World::default();
+    // A route of another group names it: that is none of this edge's business.
+    let mut other = (*to_service("web")).clone();
+    other.groups = vec!["blue".to_owned()];
+    world.routes.insert(key("other"), Arc::new(other));
+    compiler.follow(&world, 0);
+    assert!(compiler.table.targets.is_empty());
+    assert!(compiler.named_by_peer(&port("web"), 0).is_none(), "there is no such service");
+    let ports = vec![PlanPort { port: 80, ..PlanPort::default() }];
+    let plan = Arc::new(TrafficPlanSpec { ports, ..TrafficPlanSpec::default() });
+    world.plans.insert(key("web"), plan);
+    assert!(!compiler.follow(&world, 0).table);
+    let target = compiler.named_by_peer(&port("web"), 0).expect("it has that port");
+    assert!(target.version() > 0, "it has followed its plan");
+    assert!(compiler.named_by_peer(&RouteService { port: 81, ..port("web") }, 0).is_none());
+    drop(target);
+    // It stays when routes change, and goes with the service.
+    world.routes.insert(key("one"), to_service("one"));
+    compiler.follow(&world, 0);
+    assert!(compiler.knows(&port("web")));
+    world.plans.remove(&key("web"));
+    assert!(compiler.follow(&world, 0).table);
+    assert!(!compiler.knows(&port("web")));
+}
+
+/// What a route had led to first was forgotten with the route, though other edges went on asking for it; its limits and what was known of
+/// its endpoints went with it.
+#[test]
+fn what_other_edges_name_outlives_the_route_to_it() {
+    let (mut compiler, mut world) = (compiler(), World::default());
+    let ports = vec![PlanPort { port: 80, ..PlanPort::default() }];
+    world.plans.insert(key("web"), Arc::new(TrafficPlanSpec { ports, ..TrafficPlanSpec::default() }));
+    world.routes.insert(key("web"), to_service("web"));
+    compiler.follow(&world, 0);
+    let id = compiler.table.target_of_peer(&port("web")).expect("a route leads there").id;
+    world.routes.remove(&key("web"));
+    compiler.follow(&world, 0);
+    assert_eq!(compiler.named_by_peer(&port("web"), 0).map(|target| target.id), Some(id));
+    world.plans.remove(&key("web"));
+    compiler.follow(&world, 0);
+    assert!(!compiler.knows(&port("web")));
 }

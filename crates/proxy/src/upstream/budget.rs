@@ -5,10 +5,13 @@ use std::cell::Cell;
 /// Tries that are left, in hundredths.
 pub(crate) struct Budget(Cell<u64>);
 
-/// What there is for a service with few requests, again every second.
-const LEAST: u64 = 10 * 100;
-/// What can be saved up: a cluster that dies under load takes what it had in flight with it.
-const MOST: u64 = 2_000 * 100;
+/// What a service with few requests gets every second, and what it has at first and can save up of that: ten seconds' worth, so that
+/// those in flight survive the loss of a cluster, and whoever fails everywhere is asked ten times more a second at the most.
+const EACH_SECOND: u64 = 10 * 100;
+const LEAST: u64 = 10 * EACH_SECOND;
+/// What can be saved up: a cluster that is lost under load takes what it had in flight with it, which is all that came within the
+/// second that it takes to notice its silence.
+const MOST: u64 = 10_000 * 100;
 
 impl Budget {
     pub(crate) fn new() -> Self {
@@ -26,9 +29,15 @@ impl Budget {
         left.inspect(|left| self.0.set(*left)).is_some()
     }
 
-    /// A moment has gone by.
+    /// Whether there is one.
+    pub(crate) fn is_left(&self) -> bool {
+        self.0.get() >= 100
+    }
+
+    /// A second has gone by.
     pub(crate) fn refill(&self) {
-        self.0.set(self.0.get().max(LEAST));
+        let left = self.0.get();
+        self.0.set(left.max((left + EACH_SECOND).min(LEAST)));
     }
 }
 
@@ -39,7 +48,10 @@ mod tests {
     #[test]
     fn one_of_five_requests_may_be_tried_again() {
         let budget = Budget::new();
-        while budget.spend() {}
+        while budget.is_left() {
+            assert!(budget.spend());
+        }
+        assert!(!budget.spend());
         let mut again = 0;
         for _ in 0..1_000 {
             budget.earn(20);
@@ -47,6 +59,12 @@ mod tests {
         }
         assert_eq!(again, 200);
         budget.refill();
-        assert!(budget.spend());
+        let mut tries = 0;
+        while budget.spend() {
+            tries += 1;
+        }
+        assert_eq!(tries, 10, "after a second without a request");
+        (0..1_000).for_each(|_| budget.refill());
+        assert_eq!(budget.0.get(), LEAST);
     }
 }

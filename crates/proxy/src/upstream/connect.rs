@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::haproxy::{self, Ends};
 use crate::http::{ConnInfo, Upload};
 use crate::l4::dial::Wanted;
+use crate::peer::pulse::{PING_EVERY, PING_TIMEOUT, Pulse, Silence};
 use crate::peer::tunnel;
 use crate::peer::wire::Carries;
 use crate::serve::LocalExecutor;
@@ -117,20 +118,24 @@ where
 }
 
 /// HTTP/2 over a stream to another edge.
-pub(crate) async fn http2_to_edge(stream: TlsStream<TcpStream>) -> hyper::Result<http2::SendRequest<Upload>> {
+pub(crate) async fn http2_to_edge(
+    stream: TlsStream<TcpStream>,
+) -> hyper::Result<(http2::SendRequest<Upload>, Silence)> {
+    let pulse = Pulse::new(stream);
+    let silence = pulse.silence();
     let (sender, connection) = http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
         .initial_stream_window_size(tunnel::STREAM_WINDOW)
         .initial_connection_window_size(tunnel::CONNECTION_WINDOW)
-        .keep_alive_interval(tunnel::PING_EVERY)
-        .keep_alive_timeout(tunnel::PING_TIMEOUT)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(pulse))
         .await?;
     tokio::task::spawn_local(async move {
         let _ = connection.await;
     });
-    Ok(sender)
+    Ok((sender, silence))
 }
 
 /// HTTP/1.1 over any stream.

@@ -1,6 +1,6 @@
 //! One endpoint as one thread sees it: its open connections, and how busy it is.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(crate) struct Endpoint {
     pub(crate) vitals: Arc<Vitals>,
     /// Requests of this thread in flight. Others look at it, so it is atomic; nobody else writes it.
     active: Arc<AtomicU32>,
+    /// Until then this thread sends it nothing new if there is somebody else.
+    spared_until_ms: Cell<u64>,
     /// Connections that wait for a request, the last used last, and since when.
     idle: RefCell<Vec<(u64, Sender)>>,
     /// The same of the lane for plain requests, which are not hyper's.
@@ -51,6 +53,7 @@ impl Endpoint {
             reach,
             active: vitals.thread(),
             vitals,
+            spared_until_ms: Cell::default(),
             idle: RefCell::default(),
             streams: RefCell::default(),
             many: RefCell::default(),
@@ -68,7 +71,12 @@ impl Endpoint {
         // One that was left out is tried by one request, and the others do not wait for what becomes of it.
         let failed = self.vitals.failures.load(Ordering::Relaxed) > 0;
         let on_trial = failed && self.vitals.times_out.load(Ordering::Relaxed) > 0 && self.in_flight() > 0;
-        !full && !on_trial && !self.is_out(now_ms)
+        !full && !on_trial && !self.is_out(now_ms) && self.spared_until_ms.get() <= now_ms
+    }
+
+    /// Nothing new is sent to it until then, if there is somebody else.
+    pub(super) fn spare(&self, until_ms: u64) {
+        self.spared_until_ms.set(until_ms);
     }
 
     /// Whether whoever could not reach the other cannot reach this one either: edges that are pods share an address.
@@ -205,6 +213,11 @@ impl Endpoint {
         self.idle.borrow_mut().clear();
         self.streams.borrow_mut().clear();
         true
+    }
+
+    /// It is left out until then.
+    pub(super) fn stay_out(&self, until_ms: u64) {
+        self.vitals.out_until_ms.fetch_max(until_ms, Ordering::Relaxed);
     }
 
     /// Closes connections that nobody has needed since then.

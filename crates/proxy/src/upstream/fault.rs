@@ -11,6 +11,8 @@ pub(crate) enum Fault {
     ConnectTimeout,
     /// The connection ended before an answer began.
     Reset,
+    /// An answer ended before it was whole, and the client has seen nothing of it.
+    BrokeOff,
     /// The endpoint was taken away while it was waited for.
     Withdrawn,
     /// No answer began in time.
@@ -35,7 +37,9 @@ impl Fault {
     /// What the client is told.
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            Self::Connect | Self::Reset | Self::Withdrawn | Self::Garbage => StatusCode::BAD_GATEWAY,
+            Self::Connect | Self::Reset | Self::BrokeOff | Self::Withdrawn | Self::Garbage => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::ConnectTimeout | Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Body => StatusCode::BAD_REQUEST,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
@@ -49,6 +53,7 @@ impl Fault {
             Self::Connect => "no connection could be made",
             Self::ConnectTimeout => "no connection was made in time",
             Self::Reset => "the connection ended before an answer",
+            Self::BrokeOff => "the answer broke off",
             Self::Withdrawn => "the endpoint went away",
             Self::Timeout => "no answer in time",
             Self::Garbage => "the answer is not HTTP",
@@ -63,7 +68,7 @@ impl Fault {
 
     /// Whether the endpoint is to blame.
     pub(crate) fn counts_against_endpoint(self) -> bool {
-        self.nothing_sent() || matches!(self, Self::Reset | Self::Timeout | Self::Garbage)
+        self.nothing_sent() || matches!(self, Self::Reset | Self::BrokeOff | Self::Timeout | Self::Garbage)
     }
 
     /// Whether nothing of the request was sent, so that it may be sent elsewhere whatever it is.
@@ -83,6 +88,6 @@ impl Fault {
 
     /// Whether a request that may be sent twice may be sent elsewhere.
     pub(crate) fn may_repeat(self) -> bool {
-        self.nothing_sent() || matches!(self, Self::Reset | Self::Withdrawn)
+        self.nothing_sent() || matches!(self, Self::Reset | Self::BrokeOff | Self::Withdrawn)
     }
 }

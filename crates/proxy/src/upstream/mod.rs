@@ -33,6 +33,8 @@ use crate::table::{Plan, Reach, Service, Target, Vitals};
 
 /// How long one that cannot be reached is left out at first, at most: to try it again costs one request a moment, and nothing is sent.
 const UNREACHABLE_OUT: Duration = Duration::from_secs(2);
+/// So long before an edge is asked again there is to be a connection to it.
+const BACK_MS: u64 = 1_500;
 
 /// An endpoint has failed.
 pub(crate) fn blame(
@@ -105,8 +107,13 @@ impl Local {
     /// Whether a choice has an endpoint that can take a request.
     pub(crate) fn is_usable(&self, choice: u16, now_ms: u64) -> bool {
         let endpoints = self.places.get(usize::from(choice)).map(Vec::as_slice).unwrap_or_default();
-        let full = self.service.cluster_concurrency.is_some_and(|limit| self.in_flight(choice) >= limit);
-        !full && endpoints.iter().any(|endpoint| endpoint.can_take(now_ms, self.service.concurrency))
+        !self.is_full(choice)
+            && endpoints.iter().any(|endpoint| endpoint.can_take(now_ms, self.service.concurrency))
+    }
+
+    /// Whether a choice's cluster has as many requests as it may.
+    fn is_full(&self, choice: u16) -> bool {
+        self.service.cluster_concurrency.is_some_and(|limit| self.in_flight(choice) >= limit)
     }
 
     fn in_flight(&self, choice: u16) -> u32 {
@@ -139,14 +146,33 @@ impl Local {
         !led && self.service.times.whole.is_none()
     }
 
-    /// Whether there is any endpoint at all.
-    pub(crate) fn has_endpoints(&self) -> bool {
-        self.endpoints().next().is_some()
+    /// Whether there is any endpoint at all in a choice that is open to a request.
+    pub(crate) fn has_endpoints(&self, allows: impl Fn(u16) -> bool) -> bool {
+        self.places.iter().zip(0_u16..).any(|(endpoints, at)| allows(at) && !endpoints.is_empty())
     }
 
     /// Whether an endpoint is still one of this target's, and nothing is known against it.
     pub(crate) fn stands_by(&self, endpoint: &Rc<Endpoint>, now_ms: u64) -> bool {
         !endpoint.is_out(now_ms) && self.endpoints().any(|one| Rc::ptr_eq(one, endpoint))
+    }
+
+    /// Whether a request may leave an endpoint that has it: another one can take it, and it may be tried again.
+    pub(crate) fn may_leave(
+        &self,
+        endpoint: &Rc<Endpoint>,
+        tried: &[Rc<Endpoint>],
+        core: &Core,
+        allows: impl Fn(u16) -> bool,
+    ) -> bool {
+        let now_ms = core.ticker.now_ms();
+        let fresh =
+            |one: &Rc<Endpoint>| !one.is_beside(endpoint) && !tried.iter().any(|tried| tried.is_beside(one));
+        let takes = |one: &Rc<Endpoint>| fresh(one) && one.can_take(now_ms, self.service.concurrency);
+        // In a cluster that is full it leaves a place for itself.
+        let own = |endpoints: &[Rc<Endpoint>]| endpoints.iter().any(|one| Rc::ptr_eq(one, endpoint));
+        let room = |endpoints: &[Rc<Endpoint>], at: u16| allows(at) && (!self.is_full(at) || own(endpoints));
+        let mut places = self.places.iter().zip(0_u16..);
+        self.budget.is_left() && places.any(|(all, at)| room(all, at) && all.iter().any(takes))
     }
 
     /// The less busy of two endpoints of a choice, or the one that a key leads to; none that was tried.
@@ -181,17 +207,46 @@ impl Local {
         least.or_else(|| endpoints.iter().filter(fit).min_by_key(|endpoint| endpoint.burden(now_ms)))
     }
 
-    /// Edges of the first clusters that are not the own, less those that are left out.
+    /// Edges of the first clusters that are not the own, less those that are left out for a while yet.
     pub(crate) fn standing_by(&self, now_ms: u64, clusters: usize) -> Vec<Way> {
         let way = |endpoint: &Rc<Endpoint>| match &endpoint.reach {
-            Reach::Peer { edge, address } if !endpoint.is_out(now_ms) => {
+            Reach::Peer { edge, address } if !endpoint.is_out(now_ms + BACK_MS) => {
                 Some((edge.clone(), address.clone()))
             }
             Reach::Peer { .. } | Reach::Direct(_) => None,
         };
+        self.far(clusters).filter_map(way).collect()
+    }
+
+    /// Edges that were left out and would be asked again soon stay out while there is no connection to them: otherwise a client
+    /// would wait to find out that they are still silent.
+    pub(crate) fn keep_out(&self, now_ms: u64, clusters: usize, is_open: impl Fn(&str, &str) -> bool) {
+        for endpoint in self.far(clusters) {
+            if let Reach::Peer { edge, address } = &endpoint.reach
+                && endpoint.is_out(now_ms)
+                && !endpoint.is_out(now_ms + BACK_MS)
+                && !is_open(edge, address)
+            {
+                endpoint.stay_out(now_ms + BACK_MS);
+            }
+        }
+    }
+
+    /// Nothing new goes to these edges until then, if there is somebody else.
+    pub(crate) fn spare(&self, edges: &[String], until_ms: u64) {
+        for endpoint in self.endpoints() {
+            if let Reach::Peer { edge, .. } = &endpoint.reach
+                && edges.iter().any(|one| **one == **edge)
+            {
+                endpoint.spare(until_ms);
+            }
+        }
+    }
+
+    /// The endpoints of the first clusters that are not the own.
+    fn far(&self, clusters: usize) -> impl Iterator<Item = &Rc<Endpoint>> {
         let places = self.service.places.iter().zip(&self.places);
-        let far = places.filter(|(place, _)| !place.choice.own).take(clusters);
-        far.flat_map(|(_, endpoints)| endpoints.iter().filter_map(way)).collect()
+        places.filter(|(place, _)| !place.choice.own).take(clusters).flat_map(|(_, endpoints)| endpoints)
     }
 
     /// The cluster of a choice; empty for none.

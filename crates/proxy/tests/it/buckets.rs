@@ -22,7 +22,7 @@ use crate::support::{Rig, key, port_of};
 fn rig(url: &str, host: Option<&str>, config: Config) -> Rig {
     let mut rig = Rig::new(config);
     let bucket = BucketBackend { url: url.to_owned(), host: host.map(str::to_owned) };
-    let action = RouteAction { bucket: Some(bucket), ..RouteAction::default() };
+    let action = RouteAction { bucket: Some(Box::new(bucket)), ..RouteAction::default() };
     rig.act("files", "", "/", RouteMatch::Prefix, action);
     rig.follow();
     rig

@@ -270,26 +270,6 @@ async fn what_a_cluster_may_not_have_in_flight_goes_to_the_next_and_then_nowhere
     rig.stop().await;
 }
 
-/// An endpoint that tells that a request came, and answers when it is told to.
-async fn held(
-    name: &'static str,
-    came: tokio::sync::mpsc::Sender<&'static str>,
-    go: tokio::sync::watch::Receiver<bool>,
-) -> SocketAddr {
-    backend::script(move |mut stream| {
-        let (mut go, came) = (go.clone(), came.clone());
-        async move {
-            while !backend::read_head(&mut stream).await.is_empty() {
-                let _ = came.send(name).await;
-                let _ = go.wait_for(|go| *go).await;
-                let answer = format!("HTTP/1.1 200 OK\r\nx-backend: {name}\r\ncontent-length: 0\r\n\r\n");
-                let _ = stream.write_all(answer.as_bytes()).await;
-            }
-        }
-    })
-    .await
-}
-
 /// A proxy of one thread, which alone knows how busy each endpoint is.
 fn alone(endpoints: &[SocketAddr], change: impl Fn(&mut TrafficPlanSpec)) -> Rig {
     let mut rig = Rig::new(Config { threads: 1, drain: Duration::ZERO, ..Config::default() });
@@ -304,7 +284,7 @@ async fn an_endpoint_has_no_more_in_flight_than_it_may() {
     for method in ["GET", "DELETE"] {
         let ((go, gone), (came, mut comes)) =
             (tokio::sync::watch::channel(false), tokio::sync::mpsc::channel(8));
-        let at = [held("a", came.clone(), gone.clone()).await, held("b", came, gone).await];
+        let at = [backend::held("a", came.clone(), gone.clone()).await, backend::held("b", came, gone).await];
         let rig = alone(&at, |plan| {
             plan.endpoint_capacity =
                 Some(EndpointCapacity { concurrency: Some(2), ..EndpointCapacity::default() });
@@ -335,7 +315,8 @@ async fn an_endpoint_has_no_more_in_flight_than_it_may() {
 #[tokio::test]
 async fn an_endpoint_that_is_new_gets_little_at_first() {
     let ((go, gone), (came, mut comes)) = (tokio::sync::watch::channel(true), tokio::sync::mpsc::channel(64));
-    let (old, new) = (held("old", came.clone(), gone.clone()).await, held("new", came, gone).await);
+    let (old, new) =
+        (backend::held("old", came.clone(), gone.clone()).await, backend::held("new", came, gone).await);
     let mut rig = alone(&[old], |_| {});
     assert_eq!(shares(&rig, 5, "").await, [("old".to_owned(), 5)].into());
     rig.serve("web", &[old, new], |_| {});

@@ -369,7 +369,7 @@ async fn the_default_backend_sends_to_https_whoever_has_a_certificate() {
     rig.world.certificates.insert("s".into(), ca.secret(&["own.test", "*.wild.test"]));
     let to = RouteAction { service: Some(port_of("web")), ..RouteAction::default() };
     let plan = |hosts: &[&str], redirect: bool| RoutePlanSpec {
-        default_action: Some(to.clone()),
+        default_action: Some(Box::new(to.clone())),
         certificates: vec![RouteCertificate {
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
             secret: "s".into(),

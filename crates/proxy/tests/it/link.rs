@@ -13,7 +13,8 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use landfall_api::landfall::{
-    BackendProtocol, PlanEdge, PlanFederation, RouteMatch, RouteOptions, RouteService,
+    BackendProtocol, Outlier, PlanEdge, PlanFederation, PlanPort, RouteMatch, RouteOptions, RouteService,
+    TrafficPlanSpec,
 };
 use landfall_proxy::{Config, Limits, Proxy, World};
 use landfall_runtime::metrics::Registry;
@@ -96,9 +97,12 @@ impl Pair {
         let host = landfall_api::landfall::RouteHost { host: String::new(), paths: vec![path] };
         let web = landfall_api::landfall::RoutePlanSpec { hosts: vec![host], ..Default::default() };
         let at = BTreeMap::from([("web".to_owned(), endpoints.to_vec())]);
+        this.paris.world.routes.insert(key("web"), Arc::new(web));
+        // The other edge has no route that leads there: it knows the service by its plan.
         for edge in [&mut this.paris, &mut this.lyon] {
-            edge.world.routes.insert(key("web"), Arc::new(web.clone()));
-            edge.world.plans.insert(key("web"), Arc::new(plan(&[("lyon", 1.0, &[])])));
+            let ports = vec![PlanPort { name: "web".into(), port: 80, ..PlanPort::default() }];
+            let plan = TrafficPlanSpec { ports, ..plan(&[("lyon", 1.0, &[])]) };
+            edge.world.plans.insert(key("web"), Arc::new(plan));
         }
         this.paris.world.endpoints.insert(key("web"), Arc::default());
         this.lyon.world.endpoints.insert(key("web"), Arc::new(at));
@@ -138,6 +142,11 @@ impl Pair {
         get(self.paris.http(), "shop.test", "/cart?x=1").await
     }
 
+    /// What the first edge has counted.
+    pub(crate) fn counted(&self) -> String {
+        self.paris.registry.render()
+    }
+
     pub(crate) async fn stop(self) {
         self.paris.tasks.join().await;
         self.lyon.tasks.join().await;
@@ -146,13 +155,23 @@ impl Pair {
 
 /// `paris` has the service itself; `lyon`, whose edge is said to be at this address, stands by.
 pub(crate) fn beside(own: SocketAddr, next: SocketAddr) -> Pair {
+    both(own, next, plan(&[("paris", 1.0, &[]), ("lyon", 0.0, &[])]))
+}
+
+/// `paris` has the service itself, and `lyon`, whose edge is said to be at this address, is to be asked first.
+pub(crate) fn before(own: SocketAddr, first: SocketAddr) -> Pair {
+    let mut plan = plan(&[("lyon", 1.0, &[]), ("paris", 0.0, &[])]);
+    plan.outlier = Some(Outlier { consecutive_errors: Some(1), ..Outlier::default() });
+    both(own, first, plan)
+}
+
+fn both(own: SocketAddr, other: SocketAddr, plan: TrafficPlanSpec) -> Pair {
     let mut pair = Pair::new(port_of("web"), &[]);
-    let both = Arc::new(plan(&[("paris", 1.0, &[]), ("lyon", 0.0, &[])]));
-    pair.paris.world.plans.insert(key("web"), both);
+    pair.paris.world.plans.insert(key("web"), Arc::new(plan));
     let at = BTreeMap::from([("web".to_owned(), vec![own])]);
     pair.paris.world.endpoints.insert(key("web"), Arc::new(at));
     pair.paris.world.federation =
-        Some(roster(&[("paris-1", pair.paris.peer()), ("lyon-1", next.to_string())]));
+        Some(roster(&[("paris-1", pair.paris.peer()), ("lyon-1", other.to_string())]));
     pair.paris.follow();
     pair
 }
@@ -297,13 +316,15 @@ async fn streams_and_datagrams_go_through_two_edges() {
     pair.lyon.world.endpoints.insert(key("web"), Arc::new(endpoints));
     pair.paris.world.routes.insert(key("tcp"), route(tcp, "TCP", port_of("web"), RouteOptions::default()));
     pair.paris.world.routes.insert(key("udp"), route(udp, "UDP", datagrams.clone(), RouteOptions::default()));
-    // The other edge must know the services; it need not carry the ports.
-    let elsewhere = |service: &RouteService| {
-        let mut plan = (*route(1, "TCP", service.clone(), RouteOptions::default())).clone();
-        plan.groups = vec!["elsewhere".into()];
-        Arc::new(plan)
+    let mut plan = (**pair.lyon.world.plans.get(&key("web")).expect("its plan")).clone();
+    let port = |name: &str, port: i32, protocol: &str| PlanPort {
+        name: name.into(),
+        port,
+        protocol: protocol.into(),
+        ..PlanPort::default()
     };
-    pair.lyon.world.routes.insert(key("udp"), elsewhere(&datagrams));
+    plan.ports = vec![port("web", 80, "TCP"), port("dns", 53, "UDP")];
+    pair.lyon.world.plans.insert(key("web"), Arc::new(plan));
     pair.lyon.follow();
     pair.paris.follow();
     for word in ["one", "two"] {

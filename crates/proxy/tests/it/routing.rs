@@ -66,10 +66,14 @@ async fn some_answers_are_our_own() {
     };
     let mut act =
         |plan: &str, path: &str, action: RouteAction| rig.act(plan, "a", path, RouteMatch::Prefix, action);
-    act("fixed", "/fixed", RouteAction { fixed_response: Some(fixed), ..RouteAction::default() });
+    act("fixed", "/fixed", RouteAction { fixed_response: Some(Box::new(fixed)), ..RouteAction::default() });
     let redirect =
         RedirectAction { status_code: Some(301), host: Some("b".to_owned()), ..RedirectAction::default() };
-    act("redirect", "/redirect", RouteAction { redirect: Some(redirect), ..RouteAction::default() });
+    act(
+        "redirect",
+        "/redirect",
+        RouteAction { redirect: Some(Box::new(redirect)), ..RouteAction::default() },
+    );
     let why = Some("the service has no such port".to_owned());
     act("unavailable", "/unavailable", RouteAction { unavailable: why, ..RouteAction::default() });
     rig.route("empty", "b", "/", RouteMatch::Prefix, "nowhere");

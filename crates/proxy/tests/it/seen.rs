@@ -64,28 +64,35 @@ async fn lines(file: &Path, many: usize) -> Vec<Value> {
     }
 }
 
-/// An answer that broke off had begun with 200, and was no error to the log.
+/// A long answer that broke off had begun with 200, and was no error to the log.
 #[tokio::test]
 async fn answers_that_break_off_and_those_that_never_come_are_errors_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("access.log");
     let short = backend::bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi", false).await;
+    let long = backend::bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\nhi", false).await;
     let silent = backend::bytes(b"", true).await;
     let to = LogTo::File(file.clone());
     let config = Config { access_log: AccessLog::Errors, access_log_to: to, ..Config::default() };
     let mut rig = Rig::with_config(&[short], config);
     rig.route("slow", "slow", "/", RouteMatch::Prefix, "slow");
+    rig.route("long", "long", "/", RouteMatch::Prefix, "long");
+    rig.serve("long", &[long], |_| {});
     rig.serve("slow", &[silent], |plan| {
         plan.timeouts = Some(Timeouts { idle_ms: Some(300), ..Timeouts::default() });
     });
     rig.follow();
     let at = rig.address();
-    assert!(ask(at, "GET /get HTTP/1.1\r\nhost: a\r\n\r\n").await.is_none());
-    assert!(ask(at, "POST /post HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").await.is_none());
+    assert!(ask(at, "GET /get HTTP/1.1\r\nhost: long\r\n\r\n").await.is_none());
+    assert!(ask(at, "POST /post HTTP/1.1\r\nhost: long\r\ncontent-length: 0\r\n\r\n").await.is_none());
+    // Nobody has seen anything of a short one.
+    for request in ["GET /short-get HTTP/1.1\r\n", "POST /short-post HTTP/1.1\r\ncontent-length: 0\r\n"] {
+        assert_eq!(ask(at, &format!("{request}host: a\r\n\r\n")).await.unwrap().status, 502);
+    }
     assert_eq!(get(at, "slow", "/wait").await.status, 504);
     let broke_off = "the answer broke off: the sender is gone";
     let mut got: Vec<String> = Vec::new();
-    for line in lines(&file, 3).await {
+    for line in lines(&file, 5).await {
         got.push(format!("{} {} {}", line["path"], line["status"], line["fault"]));
     }
     got.sort();
@@ -94,6 +101,8 @@ async fn answers_that_break_off_and_those_that_never_come_are_errors_of_the_log(
         [
             format!("\"/get\" 200 \"{broke_off}\""),
             format!("\"/post\" 200 \"{broke_off}\""),
+            "\"/short-get\" 502 \"the answer broke off\"".to_owned(),
+            "\"/short-post\" 502 \"the answer broke off\"".to_owned(),
             "\"/wait\" 504 \"no answer in time\"".to_owned(),
         ]
     );
@@ -109,7 +118,7 @@ async fn answers_of_our_own_are_written_down_and_counted() {
     let mut rig = Rig::with_config(&[backend.address], config);
     rig.world.routes.clear();
     let fixed = FixedResponseAction { status_code: 418, ..FixedResponseAction::default() };
-    let fixed = RouteAction { fixed_response: Some(fixed), ..RouteAction::default() };
+    let fixed = RouteAction { fixed_response: Some(Box::new(fixed)), ..RouteAction::default() };
     rig.act("tea", "a", "/tea", RouteMatch::Prefix, fixed);
     let gone = RouteAction { unavailable: Some("it has no port".to_owned()), ..RouteAction::default() };
     rig.act("gone", "a", "/gone", RouteMatch::Prefix, gone);

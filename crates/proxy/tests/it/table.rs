@@ -36,7 +36,7 @@ async fn the_table_tells_hosts_paths_clusters_and_endpoints_as_they_are_now() {
     rig.route("web", "a.example", "/", RouteMatch::Prefix, "web");
     rig.route("wild", "*.example", "/deep/", RouteMatch::Prefix, "web");
     let teapot = FixedResponseAction { status_code: 418, body: None, content_type: None };
-    let action = RouteAction { fixed_response: Some(teapot), ..RouteAction::default() };
+    let action = RouteAction { fixed_response: Some(Box::new(teapot)), ..RouteAction::default() };
     rig.act("tea", "a.example", "/tea", RouteMatch::Exact, action);
     let two = plan(&[(OWN, 0.75, &[]), ("rome", 0.25, &["127.94.9.1"])]);
     rig.world.plans.insert(key("web"), Arc::new(two));

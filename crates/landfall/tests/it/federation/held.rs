@@ -148,8 +148,22 @@ fn certificates(playground: &Playground, edge: &str) -> Vec<String> {
     names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// What the hub says to an edge that asks with its own certificate: the code, and the body.
+/// What the hub says to an edge that asks with its own certificate: the code, and the object.
 fn asks(playground: &Playground, edge: &str, method: &str, path: &str, body: &str) -> (String, Value) {
+    let (code, said) = says_hub(playground, edge, method, path, body);
+    (code, serde_json::from_str(&said).unwrap_or_default())
+}
+
+/// The names of what an edge is shown that watches.
+fn watched(playground: &Playground, edge: &str, path: &str) -> Vec<String> {
+    let (code, said) = says_hub(playground, edge, "GET", path, "");
+    assert_eq!(code, "200", "{said}");
+    let event = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    said.lines().map(|line| event(line)["object"]["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The code, and the body.
+fn says_hub(playground: &Playground, edge: &str, method: &str, path: &str, body: &str) -> (String, String) {
     let (dir, hub) =
         (playground.dir().join("edges").join(edge), playground.addresses()["hub"]["url"].clone());
     let mut command = Command::new("curl");
@@ -165,7 +179,7 @@ fn asks(playground: &Playground, edge: &str, method: &str, path: &str, body: &st
     let said = command.arg(format!("{}{path}", hub.as_str().unwrap())).output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let (body, code) = said.rsplit_once('\n').unwrap_or_else(|| panic!("{said}"));
-    (code.to_owned(), serde_json::from_str(body).unwrap_or_default())
+    (code.to_owned(), body.to_owned())
 }
 
 /// An edge chose itself which certificates it asked for, and which group it belonged to: whoever had broken into one could have had
@@ -187,6 +201,27 @@ fn an_edge_that_asks_for_more_is_shown_no_more(playground: &Playground) {
         }
         assert_eq!(asks(playground, edge, "GET", &format!("{all}/{own}"), "").0, "200");
     }
+    // It lists and watches the routes of its group alone, whatever it asks for; the Services' own are everybody's who has no group.
+    let routes = "/apis/landfall.dev/v1alpha1/routeplans";
+    for (edge, own) in [("blue-eu-west-0", "sky"), ("green-eu-west-0", "grass"), ("eu-west", "sand")] {
+        becomes(edge, &vec![own], || {
+            let shown = names(edge, routes);
+            let named = |ingress: &&str| shown.iter().any(|name| name.contains(*ingress));
+            ["sky", "grass", "sand"].into_iter().filter(named).collect::<Vec<_>>()
+        });
+        let other = format!("{routes}?labelSelector=group.landfall.dev/green");
+        assert!(names(edge, &other).iter().all(|name| name.contains(own)), "{edge} at {other}");
+        let watched = watched(playground, edge, &format!("{routes}?watch=1&timeoutSeconds=1"));
+        assert!(watched.iter().any(|name| name.contains(own)), "{watched:?}");
+        let others = ["sky", "grass", "sand"].into_iter().filter(|one| *one != own);
+        for other in others {
+            assert!(!watched.iter().any(|name| name.contains(other)), "{edge} watches {watched:?}");
+        }
+    }
+    let grass = names("green-eu-west-0", routes).into_iter().find(|name| name.contains("grass")).unwrap();
+    let path = format!("/apis/landfall.dev/v1alpha1/namespaces/default/routeplans/{grass}");
+    assert_eq!(asks(playground, "green-eu-west-0", "GET", &path, "").0, "200", "{path}");
+    assert_eq!(asks(playground, "blue-eu-west-0", "GET", &path, "").0, "404", "{path}");
     assert_eq!(asks(playground, "blue-eu-west-0", "GET", &format!("{all}/default.grass"), "").0, "404");
     assert_eq!(asks(playground, "blue-eu-west-0", "GET", "/api/v1/secrets", "").0, "403");
     // Nor does it get them by saying that it belongs elsewhere.
@@ -288,8 +323,9 @@ fn who_holds_an_address_is_told_and_who_does_not() {
     });
     // They do not see each other, and both go on.
     becomes("two hold it", &expect("b node-b 1", "True Held", "False SeveralHolders"), || {
-        says(&playground, "a", "Holding", 1, "");
+        // In this order: were it silent for long before the other speaks, the other would have it.
         says(&playground, "b", "Holding", 2, "");
+        says(&playground, "a", "Holding", 1, "");
         seen()
     });
     becomes("one lets go", &expect("b node-b 1", "True Held", ""), || {

@@ -109,6 +109,26 @@ where
     address
 }
 
+/// An endpoint that tells that a request came, and answers when it is told to.
+pub(crate) async fn held(
+    name: &'static str,
+    came: tokio::sync::mpsc::Sender<&'static str>,
+    go: tokio::sync::watch::Receiver<bool>,
+) -> SocketAddr {
+    script(move |mut stream| {
+        let (mut go, came) = (go.clone(), came.clone());
+        async move {
+            while !read_head(&mut stream).await.is_empty() {
+                let _ = came.send(name).await;
+                let _ = go.wait_for(|go| *go).await;
+                let answer = format!("HTTP/1.1 200 OK\r\nx-backend: {name}\r\ncontent-length: 0\r\n\r\n");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    })
+    .await
+}
+
 /// Reads a request's head.
 pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
