@@ -16,6 +16,7 @@ use crate::hub::Writer;
 use crate::kinds::{self, KindId, Kinds, Row};
 use crate::member::Member;
 use crate::metrics::Metrics;
+use crate::packed::Pattern;
 use crate::patience::Patience;
 use crate::queue::Queue;
 use crate::routes::Routes;
@@ -69,6 +70,7 @@ pub fn cluster_row() -> Row {
         kind: "Cluster".into(),
         plural: "clusters".into(),
         namespaced: false,
+        pattern: Pattern::default(),
     }
 }
 

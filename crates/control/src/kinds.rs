@@ -12,11 +12,13 @@ use landfall_api::landfall::{
 use parking_lot::RwLock;
 use serde_json::Value;
 
+use crate::packed::Pattern;
+
 /// The label of a CustomResourceDefinition whose kind is federated.
 pub const FEDERATED_LABEL: &str = "landfall.dev/federated";
 
 /// One federated kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Row {
     /// Its place in the table.
     pub id: KindId,
@@ -30,6 +32,8 @@ pub struct Row {
     pub plural: String,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
+    /// What its shards look like.
+    pub pattern: Pattern,
 }
 
 /// A row's place in the table.
@@ -134,7 +138,8 @@ impl Default for Kinds {
         let row = |id: KindId, (group, version, kind, plural, namespaced): &Names| {
             let (group, version) = ((*group).to_owned(), (*version).to_owned());
             let (kind, plural) = ((*kind).to_owned(), (*plural).to_owned());
-            Arc::new(Row { id, group, version, kind, plural, namespaced: *namespaced })
+            let pattern = Pattern::default();
+            Arc::new(Row { id, group, version, kind, plural, namespaced: *namespaced, pattern })
         };
         let rows = BUILTIN.iter().zip(0..).map(|(names, id)| row(KindId(id), names));
         let watched = WATCHED.iter().map(|(id, names)| row(*id, names));
@@ -178,6 +183,7 @@ impl Kinds {
             namespaced: text(spec, "scope")? == "Namespaced",
             group,
             kind,
+            pattern: Pattern::default(),
         });
         rows.push(row.clone());
         Some(row)
@@ -289,7 +295,7 @@ mod tests {
         }});
         let row = kinds.add(&definition).expect("new");
         assert_eq!(row.path("shop", "a"), "/apis/example.com/v1/namespaces/shop/widgets/a");
-        assert_eq!(kinds.get(row.id), row);
+        assert!(Arc::ptr_eq(&kinds.get(row.id), &row));
         assert!(kinds.add(&definition).is_none());
         assert!(kinds.add(&json!({})).is_none());
         assert_eq!(kinds.get(NAMESPACES).kind, "Namespace");

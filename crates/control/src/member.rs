@@ -26,8 +26,9 @@ use crate::watch::{self, Change};
 const WORKERS_MAX: usize = 8;
 /// How long the first list of a kind may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often everything is listed anew, whatever the watches say.
-const COMPARE_EVERY: Duration = Duration::from_secs(600);
+/// How long after it was listed everything of a kind is listed anew, whatever the watches say: at least, and at most. Members that
+/// came together must not all be read at once.
+const COMPARE_AFTER_S: (u32, u32) = (300, 900);
 
 /// A member of the federation.
 pub struct Member {
@@ -42,7 +43,8 @@ pub struct Member {
     silent: Mutex<Option<i64>>,
     session: RwLock<Option<Arc<Session>>>,
     shelves: RwLock<HashMap<KindId, Arc<Shelf>>>,
-    notes: Mutex<HashMap<Key, Note>>,
+    /// In boxes: there are as many as shards, and a map has room for more than it holds.
+    notes: Mutex<HashMap<Key, Box<Note>>>,
 }
 
 /// Being connected to a member. Dropping it ends its watches and drops what was under way.
@@ -100,7 +102,7 @@ pub struct Note {
     /// Since when fewer replicas are ready than asked for.
     pub unready_since_ms: Option<i64>,
     /// Its pods, when they were last looked at.
-    pub pods: Option<Pods>,
+    pub pods: Option<Box<Pods>>,
     /// How many it showed to have room for, and when.
     pub showed: Option<(u32, i64)>,
     /// What differed the last time it was compared: the version of what was there, the hash of what was meant, the drift.
@@ -130,7 +132,7 @@ impl Note {
     /// Its pods, unless they were looked at before the replicas of now were missing: those pods may be gone.
     pub fn fresh_pods(&self) -> Option<&Pods> {
         let since_ms = self.unready_since_ms?;
-        self.pods.as_ref().filter(|pods| pods.at_ms >= since_ms)
+        self.pods.as_deref().filter(|pods| pods.at_ms >= since_ms)
     }
 }
 
@@ -237,7 +239,7 @@ impl Member {
 
     /// What is remembered of a shard.
     pub fn note(&self, key: &Key) -> Note {
-        self.notes.lock().get(key).cloned().unwrap_or_default()
+        self.notes.lock().get(key).map(|note| Note::clone(note)).unwrap_or_default()
     }
 
     /// Whether fewer replicas of a shard are ready than asked for.
@@ -309,6 +311,12 @@ impl Member {
             let tell = |change: Change| match change {
                 Change::Object(key) if !heard(std::slice::from_ref(&key)) => {}
                 Change::Object(key) => federation.queue.push_soon(&key),
+                // Whatever else there is was looked at before, and what is owed is looked at all the time.
+                Change::Compared(changed) => {
+                    if heard(&changed) {
+                        changed.iter().for_each(|key| federation.queue.push_soon(key));
+                    }
+                }
                 Change::Synced(changed) if !heard(&changed) => traffic::read(&federation, &shelf),
                 Change::Synced(changed) => {
                     traffic::read(&federation, &shelf);
@@ -328,7 +336,8 @@ impl Member {
                 let enough = async {
                     tokio::time::sleep(LIST_TIMEOUT).await;
                     if shelf.synced() {
-                        tokio::time::sleep(COMPARE_EVERY).await;
+                        let wait_s = watch::between(COMPARE_AFTER_S);
+                        tokio::time::sleep(Duration::from_secs(wait_s.into())).await;
                     }
                 };
                 tokio::select! { () = following => {}, () = enough => {} }

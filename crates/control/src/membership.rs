@@ -3,10 +3,10 @@
 //! Reads:      Cluster, the Secrets they name; members' /readyz, /version and nodes
 //! Decides:    plan::membership
 //! Writes:     status of Cluster, its finalizer, Events
-//! Wakes on:   a Cluster or its Secret changing, and every probe period (2 s; 0.5 s while probes disagree)
+//! Wakes on:   a Cluster or its Secret changing, and every probe period (2 s)
 //! Guarantees: members are probed beside each other; region and zones survive going offline; a changed address or changed
 //!             credentials are used at once; a cluster leaves only after its shards were taken away or let go
-//! Limits:     one probe at a time per member, 2 s each
+//! Limits:     2 s for a probe; of one member as many at once as it takes to find it offline
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use crate::events::{self, Happening};
 use crate::facts::{self, Facts};
 use crate::federation::{Federation, cluster_key, cluster_row, now_ms, rfc3339};
 use crate::member::Member;
+use crate::probing;
 use crate::propagation;
 
 /// Holds a `Cluster` that is deleted until its shards are gone.
@@ -33,8 +34,10 @@ pub const ORPHAN_ANNOTATION: &str = "landfall.dev/orphan";
 pub const FORGET_ANNOTATION: &str = "landfall.dev/forget";
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How soon a probe is repeated whose answer was not the usual one.
+/// How soon a member is asked again whose answer was not the usual one.
 const DOUBT: Duration = Duration::from_millis(500);
+/// So often a member is asked before it counts as offline, where its `spec.probe` says nothing.
+const ATTEMPTS: usize = 3;
 /// How often nodes and version are read again.
 const FACTS_EVERY_MS: i64 = 30_000;
 /// How often the time of the last probe is written when nothing else changed.
@@ -126,8 +129,9 @@ async fn watch_over(federation: &Arc<Federation>, member: &Arc<Member>) {
         if cluster.metadata.deletion_timestamp.is_some() {
             leave(federation, member, &cluster).await;
         }
-        let doubt = if member.health.lock().is_in_doubt() { DOUBT } else { Duration::MAX };
-        let period = settings(&cluster).0.min(doubt);
+        // Who gives a period means it.
+        let hurry = cluster.spec.probe.is_none() && member.health.lock().is_in_doubt();
+        let period = if hurry { DOUBT } else { settings(&cluster).0 };
         // Woken early when its address or its credentials change; probes do not come faster than four a second. One that
         // waited in vain was part of the period: a machine that says nothing at all is found as soon as one that refuses.
         tokio::time::sleep(Duration::from_millis(250)).await;
@@ -152,21 +156,25 @@ fn settings(cluster: &Cluster) -> (Duration, Duration, Thresholds) {
 impl Round {
     async fn look(&mut self, federation: &Arc<Federation>, member: &Arc<Member>, cluster: &Cluster) {
         let (_, timeout, thresholds) = settings(cluster);
-        let probe = match self.open(federation, cluster).await {
-            Ok(client) => probe(&client, timeout).await,
-            Err(problem) => Probe::Unwell(problem),
+        let offline = member.health.lock().state == State::Offline;
+        let probes = match self.open(federation, cluster).await {
+            Ok(client) => self.ask(cluster, offline, &client, timeout).await,
+            Err(problem) => vec![Probe::Unwell(problem)],
         };
+        let Some(probe) = probes.last() else { return };
         if matches!(probe, Probe::Unreachable(_)) {
             self.endpoint += 1;
         }
         let (before, health) = {
             let mut health = member.health.lock();
             let before = health.state;
-            *health = health.after(&probe, thresholds, now_ms());
+            for probe in &probes {
+                *health = health.after(probe, thresholds, now_ms());
+            }
             (before, health.clone())
         };
         member.hear(health.state, now_ms());
-        self.connect(federation, member, before, &health, &probe);
+        self.connect(federation, member, before, &health, probe);
         if health.state != before {
             let members = federation.all_members();
             let ready = members.iter().filter(|member| member.health.lock().state == State::Ready).count();
@@ -176,6 +184,28 @@ impl Round {
             self.read_facts(cluster).await;
         }
         self.tell(federation, member, cluster, before, &health).await;
+    }
+
+    /// Asks whether it is well: over the connection that is there, and while that says nothing over others.
+    async fn ask(
+        &self,
+        cluster: &Cluster,
+        offline: bool,
+        client: &kube::Client,
+        timeout: Duration,
+    ) -> Vec<Probe> {
+        // Who says how it is probed means it: one at a time. One that is offline is in nobody's way.
+        let once = cluster.spec.probe.is_some() || cluster.spec.endpoints.len() > 1 || offline;
+        let attempt = |number: usize| async move {
+            let Some(opening) = self.opening.as_ref().filter(|_| number > 0) else {
+                return probing::probe(client, timeout).await;
+            };
+            match client::open(opening).await {
+                Ok(client) => probing::probe(&client, timeout).await,
+                Err(error) => Probe::Unreachable(error.to_string()),
+            }
+        };
+        probing::attempts(if once { 1 } else { ATTEMPTS }, attempt).await
     }
 
     /// The client for the endpoint in turn; a new one when anything about it changed.
@@ -281,19 +311,6 @@ fn opening(federation: &Federation, cluster: &Cluster, endpoint: usize) -> Resul
     };
     let (ca_bundle, tls_server_name) = (spec.ca_bundle.clone(), spec.tls_server_name.clone());
     Ok(Opening { server, ca_bundle, tls_server_name, credentials })
-}
-
-async fn probe(client: &kube::Client, timeout: Duration) -> Probe {
-    match ask(client, Ask::new(Method::GET, "/readyz"), timeout).await {
-        Ok((_, said)) if said.trim_ascii() == b"ok" => Probe::Well,
-        // Somebody stands there who says yes to everything.
-        Ok(_) => Probe::Unwell("it answers, but not as Kubernetes does".into()),
-        Err(Trouble::Refused { code: code @ (401 | 403), message, .. }) => {
-            Probe::Refused(if message.is_empty() { format!("HTTP status {code}") } else { message })
-        }
-        Err(trouble @ Trouble::Refused { .. }) => Probe::Unwell(trouble.to_string()),
-        Err(Trouble::Failed(what)) => Probe::Unreachable(what),
-    }
 }
 
 fn conditions(cluster: &Cluster, decided: &[Condition]) -> Vec<Value> {

@@ -32,7 +32,7 @@ pub async fn look(member: &Member, client: &kube::Client, key: &Key, selector: &
         crash_looping: u32::try_from(pods.iter().filter(|pod| crash_looping(pod)).count())
             .unwrap_or(u32::MAX),
     };
-    member.noting(key, |note| note.pods = Some(found));
+    member.noting(key, |note| note.pods = Some(Box::new(found)));
     Ok(())
 }
 

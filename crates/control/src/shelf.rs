@@ -1,8 +1,8 @@
 //! What is seen: objects of one kind at one place, kept as bytes and read when they are needed.
 //!
-//! A member may hold many thousands of shards, most of which nobody looks at for days; as bytes they take a tenth of the room.
+//! A member may hold many thousands of shards, most of which nobody looks at for days; packed they take a small part of the room.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use crate::kinds::{KindId, Row};
+use crate::packed::Packed;
 
 /// Which object, wherever it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +46,7 @@ pub struct Seen {
     pub deleting: bool,
     /// Our marks on it.
     pub mark: Option<Mark>,
-    bytes: Box<[u8]>,
+    packed: Packed,
     /// The same, read, as long as somebody keeps that.
     read: Mutex<Weak<Value>>,
 }
@@ -64,19 +65,42 @@ impl Seen {
             }
         }
         let metadata = object.get("metadata");
+        let (mark, bytes) = (read_mark(&object), serde_json::to_vec(&object).unwrap_or_default());
+        // What is in Secrets is nobody's pattern: it would stay when they are gone.
+        if mark.is_some() && row.kind != "Secret" {
+            row.pattern.offer(&bytes);
+        }
         Self {
             uid: text(metadata, "uid"),
             version: text(metadata, "resourceVersion"),
             deleting: metadata.and_then(|m| m.get("deletionTimestamp")).is_some_and(|time| !time.is_null()),
-            mark: read_mark(&object),
-            bytes: serde_json::to_vec(&object).unwrap_or_default().into(),
+            mark,
+            packed: row.pattern.pack(&bytes),
             read: Mutex::default(),
         }
     }
 
     /// The object.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.bytes).unwrap_or_default()
+        serde_json::from_slice(&self.packed.unpack()).unwrap_or_default()
+    }
+
+    /// The same, without what is in it.
+    fn outline(&self) -> Self {
+        Self {
+            uid: self.uid.clone(),
+            version: self.version.clone(),
+            deleting: self.deleting,
+            mark: self.mark.clone(),
+            packed: Packed::default(),
+            read: Mutex::default(),
+        }
+    }
+
+    /// Whether the other is the same, as far as this one remembers.
+    fn is_as(&self, other: &Self) -> bool {
+        let same = self.version == other.version && self.uid == other.uid;
+        same && (self.packed.is_empty() || self.packed == other.packed)
     }
 
     /// Whether this one is older than the other. Versions that are no numbers cannot be compared: the later word wins.
@@ -121,6 +145,8 @@ pub struct Shelf {
     /// Which kind.
     pub row: Arc<Row>,
     objects: RwLock<HashMap<Key, Arc<Seen>>>,
+    /// What was put here since the list that is under way began; none while there is none.
+    put: Mutex<Option<HashSet<Key>>>,
     synced: AtomicBool,
     unserved: AtomicBool,
 }
@@ -131,6 +157,7 @@ impl Shelf {
         Self {
             row,
             objects: RwLock::default(),
+            put: Mutex::default(),
             synced: AtomicBool::new(false),
             unserved: AtomicBool::new(false),
         }
@@ -197,7 +224,15 @@ impl Shelf {
             return false;
         }
         objects.insert(key.clone(), seen);
+        if let Some(put) = &mut *self.put.lock() {
+            put.insert(key.clone());
+        }
         true
+    }
+
+    /// Says that everything is about to be listed.
+    pub fn listing(&self) {
+        *self.put.lock() = Some(HashSet::new());
     }
 
     /// Takes an object away; what was put there after `seen` stays. Whether it changed anything.
@@ -210,14 +245,39 @@ impl Shelf {
         }
     }
 
-    /// Replaces everything by what a list found; gives the keys of what is different now.
-    pub fn replace(&self, listed: HashMap<Key, Arc<Seen>>) -> Vec<Key> {
+    /// Forgets what is in an object that nobody will read again; that it is there, and which version, stays known.
+    pub fn empty(&self, key: &Key, seen: &Arc<Seen>) {
         let mut objects = self.objects.write();
+        if let Some(there) = objects.get_mut(key).filter(|there| Arc::ptr_eq(there, seen)) {
+            *there = Arc::new(seen.outline());
+        }
+    }
+
+    /// Replaces everything by what a list found; gives the keys of what is different now. What was put here while the list was
+    /// made may be newer than the list, from which the watch goes on: it stays.
+    pub fn replace(&self, mut listed: HashMap<Key, Arc<Seen>>) -> Vec<Key> {
+        let mut objects = self.objects.write();
+        // The list is at least as new as the newest that is in it: what was put here before that and is not in it was deleted since.
+        let newest =
+            listed.values().reduce(|one, other| if one.older_than(other) { other } else { one }).cloned();
+        for key in self.put.lock().take().into_iter().flatten() {
+            let Some(there) = objects.get(&key) else { continue };
+            let newer = match listed.get(&key) {
+                Some(seen) => seen.older_than(there),
+                None => !newest.as_ref().is_some_and(|newest| there.older_than(newest)),
+            };
+            if newer {
+                listed.insert(key, there.clone());
+            }
+        }
         let mut changed: Vec<Key> =
             objects.keys().filter(|key| !listed.contains_key(*key)).cloned().collect();
-        let differs =
-            |key: &Key, seen: &Seen| objects.get(key).is_none_or(|there| there.version != seen.version);
-        changed.extend(listed.iter().filter(|(key, seen)| differs(key, seen)).map(|(key, _)| key.clone()));
+        for (key, seen) in &mut listed {
+            match objects.get(key).filter(|there| there.is_as(seen)) {
+                Some(there) => seen.clone_from(there),
+                None => changed.push(key.clone()),
+            }
+        }
         *objects = listed;
         self.synced.store(true, Ordering::Release);
         changed
@@ -241,6 +301,25 @@ mod tests {
         (shelf.key(&object).unwrap(), Arc::new(Seen::new(&shelf.row, object)))
     }
 
+    /// What was deleted while a list was made stayed for as long as nobody listed again: the watch goes on after the deletion.
+    #[test]
+    fn a_list_tells_what_was_deleted_while_it_was_made() {
+        let shelf = shelf();
+        let [(_, old), (web, new), (other, later)] =
+            [seen(&shelf, "web", "5"), seen(&shelf, "web", "10"), seen(&shelf, "other", "12")];
+        shelf.put(&web, old);
+        shelf.listing();
+        shelf.put(&web, new.clone());
+        shelf.replace(HashMap::from([(other.clone(), later)]));
+        assert!(shelf.get(&web).is_none(), "the list is from a time when it was gone");
+        // A list that may be older than what was written says nothing of it.
+        let (_, earlier) = seen(&shelf, "other", "9");
+        shelf.listing();
+        shelf.put(&web, new);
+        shelf.replace(HashMap::from([(other, earlier)]));
+        assert!(shelf.get(&web).is_some());
+    }
+
     #[test]
     fn an_old_word_does_not_undo_a_newer_one() {
         let shelf = shelf();
@@ -250,6 +329,47 @@ mod tests {
         assert!(!shelf.put(&key, five));
         assert!(shelf.put(&key, seen(&shelf, "web", "10").1));
         assert_eq!(&*shelf.get(&key).unwrap().version, "10");
+    }
+
+    #[test]
+    fn a_list_does_not_undo_what_was_written_while_it_was_made() {
+        let shelf = shelf();
+        for (name, version) in [("a", "1"), ("b", "2")] {
+            let (key, seen) = seen(&shelf, name, version);
+            shelf.put(&key, seen);
+        }
+        let list = HashMap::from([seen(&shelf, "a", "1")]);
+        shelf.listing();
+        for (name, version) in [("a", "3"), ("c", "4")] {
+            let (key, seen) = seen(&shelf, name, version);
+            shelf.put(&key, seen);
+        }
+        let changed = shelf.replace(list);
+        assert_eq!(changed, [seen(&shelf, "b", "2").0]);
+        let version = |name: &str| Some(shelf.get(&seen(&shelf, name, "").0)?.version.to_string());
+        assert_eq!([version("a"), version("b"), version("c")], [Some("3".into()), None, Some("4".into())]);
+        // The next list knows better.
+        shelf.listing();
+        assert_eq!(shelf.replace(HashMap::from([seen(&shelf, "a", "2")])).len(), 2);
+        assert_eq!([version("a"), version("c")], [Some("2".into()), None]);
+    }
+
+    #[test]
+    fn what_was_emptied_is_known_but_not_read_again() {
+        let shelf = shelf();
+        let (key, first) = seen(&shelf, "web", "5");
+        assert_eq!(first.value()["metadata"]["resourceVersion"], "5");
+        shelf.put(&key, first.clone());
+        shelf.empty(&key, &first);
+        assert!(shelf.has(&key, "5"));
+        assert_eq!(shelf.get(&key).unwrap().value(), Value::Null);
+        assert!(shelf.replace(HashMap::from([seen(&shelf, "web", "5")])).is_empty());
+        assert_eq!(shelf.get(&key).unwrap().value(), Value::Null, "still");
+        // What has come since stays.
+        let (_, newer) = seen(&shelf, "web", "6");
+        shelf.put(&key, newer);
+        shelf.empty(&key, &first);
+        assert_eq!(shelf.get(&key).unwrap().value()["metadata"]["resourceVersion"], "6");
     }
 
     #[test]

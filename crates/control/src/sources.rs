@@ -90,7 +90,7 @@ fn follow_kind(federation: &Arc<Federation>, row: Arc<Row>) {
         let tell = |change: Change| {
             let keys = match change {
                 Change::Object(key) => vec![key],
-                Change::Synced(keys) => keys,
+                Change::Synced(keys) | Change::Compared(keys) => keys,
             };
             for key in &keys {
                 changed(&own, &row, key);

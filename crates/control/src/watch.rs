@@ -22,6 +22,8 @@ pub enum Change {
     Object(Key),
     /// Everything has been read; these are different from what was known before.
     Synced(Vec<Key>),
+    /// Everything has been read once more; these are different from what was known. Nobody waited for it.
+    Compared(Vec<Key>),
 }
 
 /// An object as it arrives: any JSON, with the little metadata that a watch needs.
@@ -91,7 +93,11 @@ impl Resource for Arrived {
 
 /// How long a watch lives: not as long as all the others that began with it, so that they do not all begin anew at once.
 pub(crate) fn timeout_s() -> u32 {
-    let (least, most) = TIMEOUT_S;
+    between(TIMEOUT_S)
+}
+
+/// Some number between two.
+pub(crate) fn between((least, most): (u32, u32)) -> u32 {
     least + u32::from(uuid::Uuid::new_v4().as_bytes()[15]) * (most - least) / 255
 }
 
@@ -107,10 +113,14 @@ pub async fn follow(client: kube::Client, row: Arc<Row>, labels: &str, shelf: &S
     loop {
         match events.try_next().await {
             Ok(Some(event)) => {
+                let known = shelf.synced() && !shelf.unserved();
                 if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
                     shelf.set_unserved(false);
                 }
-                take(&row, shelf, &mut listed, event, &tell);
+                take(&row, shelf, &mut listed, event, |change| match change {
+                    Change::Synced(keys) if known => tell(Change::Compared(keys)),
+                    change => tell(change),
+                });
             }
             Ok(None) => return,
             Err(error) => fail(&row, shelf, &error, &tell),
@@ -123,7 +133,7 @@ fn take(
     shelf: &Shelf,
     listed: &mut HashMap<Key, Arc<Seen>>,
     event: watcher::Event<Arrived>,
-    tell: &impl Fn(Change),
+    tell: impl Fn(Change),
 ) {
     let kept = |arrived: Arrived| {
         let key = shelf.key(&arrived.value)?;
@@ -135,7 +145,10 @@ fn take(
         version.zip(shelf.key(&arrived.value)).is_some_and(|(version, key)| shelf.has(&key, version))
     };
     match event {
-        watcher::Event::Init => listed.clear(),
+        watcher::Event::Init => {
+            listed.clear();
+            shelf.listing();
+        }
         watcher::Event::InitApply(arrived) => listed.extend(kept(arrived)),
         watcher::Event::InitDone => tell(Change::Synced(shelf.replace(std::mem::take(listed)))),
         watcher::Event::Apply(arrived) if told(&arrived) => {}

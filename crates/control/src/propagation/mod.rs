@@ -44,8 +44,8 @@ pub const FINALIZER: &str = "landfall.dev/shards";
 
 /// How often everything is looked at although nothing changed.
 const RESYNC: Duration = Duration::from_secs(300);
-/// How long that takes: who changes something meanwhile does not wait behind it.
-pub(crate) const RESYNC_SPAN: Duration = Duration::from_secs(60);
+/// How long that takes: nearly until it begins again, so that it is never much at once and nobody waits behind it.
+pub(crate) const RESYNC_SPAN: Duration = Duration::from_secs(280);
 /// How often what is owed is looked at although nothing changed: nobody else asks for it.
 const DEBTS_EVERY: Duration = Duration::from_secs(10);
 /// How soon an object is looked at again while its shards are being written.

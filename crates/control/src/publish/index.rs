@@ -59,7 +59,7 @@ impl Index {
     pub(super) fn tell(&self, change: Change) {
         match change {
             Change::Object(key) => self.queue.push(key),
-            Change::Synced(keys) => {
+            Change::Synced(keys) | Change::Compared(keys) => {
                 self.queue.push_all(keys);
                 self.listed.store(true, Ordering::Release);
             }

@@ -222,7 +222,7 @@ async fn follow(federation: &Arc<Federation>) {
     let own = federation.clone();
     federation.tasks.spawn_until_stop(async move {
         let tell = |change: Change| {
-            let old = matches!(change, Change::Synced(_));
+            let old = matches!(change, Change::Synced(_) | Change::Compared(_));
             keys(change).iter().for_each(|key| edge_changed(&own, key, old));
             own.traffic.edges_read.fetch_or(old, Ordering::AcqRel);
         };
@@ -237,7 +237,7 @@ async fn follow(federation: &Arc<Federation>) {
 fn keys(change: Change) -> Vec<Key> {
     match change {
         Change::Object(key) => vec![key],
-        Change::Synced(keys) => keys,
+        Change::Synced(keys) | Change::Compared(keys) => keys,
     }
 }
 
@@ -364,8 +364,13 @@ pub fn heard(federation: &Federation, member: &str, shelf: &Shelf, changed: &[Ke
     match shelf.row.id {
         SLICES => {
             for key in changed {
-                let slice: Option<Value> = shelf.get(key).map(|seen| seen.value());
+                let seen = shelf.get(key);
+                let slice: Option<Value> = seen.as_ref().map(|seen| seen.value());
                 let services = traffic.slices.hear(member, key, slice.as_ref());
+                // What it says is known now, and there are as many as shards.
+                if let Some(seen) = seen {
+                    shelf.empty(key, &seen);
+                }
                 services.iter().for_each(|(namespace, name)| {
                     traffic.queue.push_after(&traffic.service(namespace, name), ARRIVALS)
                 });

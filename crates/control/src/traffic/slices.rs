@@ -1,6 +1,7 @@
 //! Endpoints of services in members, read out of their EndpointSlices as these are heard.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use landfall_api::landfall::PlanPod;
 use landfall_api::rules::read::{child, list, text};
@@ -20,18 +21,20 @@ pub(super) struct Slices {
     inner: Mutex<HashMap<String, Member>>,
 }
 
+/// A Service: its namespace and name.
+type Service = (Arc<str>, Arc<str>);
+
 #[derive(Debug, Default)]
 struct Member {
-    /// By Service (namespace, name), then by slice.
-    services: HashMap<(String, String), BTreeMap<String, Slice>>,
+    /// By Service, then by slice, in the order of their names: mostly one, and there are as many of these as shards.
+    services: HashMap<Service, Vec<(Arc<str>, Slice)>>,
     /// The Service of each slice.
-    of: HashMap<Key, (String, String)>,
+    of: HashMap<Key, Service>,
 }
 
 /// What one slice says.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Slice {
-    family: String,
     /// The ready ones: whom they belong to, their addresses and host name.
     ready: Vec<(String, Vec<String>, Option<String>)>,
 }
@@ -46,20 +49,20 @@ pub(super) struct Endpoints {
 }
 
 impl Slices {
-    /// Hears a slice, or that it is gone; gives the Services, as (namespace, name), for which something is different.
-    pub(super) fn hear(&self, member: &str, key: &Key, slice: Option<&Value>) -> Vec<(String, String)> {
+    /// Hears a slice, or that it is gone; gives the Services for which something is different.
+    pub(super) fn hear(&self, member: &str, key: &Key, slice: Option<&Value>) -> Vec<Service> {
         let mut inner = self.inner.lock();
         let member = inner.entry(member.to_owned()).or_default();
         let owner = slice.and_then(|slice| {
             let name = child(child(slice, "metadata"), "labels").get(SERVICE_LABEL)?.as_str()?;
-            Some((key.namespace.to_string(), name.to_owned()))
+            Some((key.namespace.clone(), Arc::from(name)))
         });
         let mut news = Vec::new();
         let before = member.of.get(key).cloned();
         if let Some(before) = before.filter(|before| Some(before) != owner.as_ref()) {
             member.of.remove(key);
             if let Some(slices) = member.services.get_mut(&before) {
-                slices.remove(&*key.name);
+                slices.retain(|(name, _)| *name != key.name);
                 if slices.is_empty() {
                     member.services.remove(&before);
                 }
@@ -69,11 +72,16 @@ impl Slices {
         if let (Some(owner), Some(slice)) = (owner, slice) {
             let slice = Slice::read(slice);
             let slices = member.services.entry(owner.clone()).or_default();
-            if slices.get(&*key.name) != Some(&slice) {
-                slices.insert(key.name.to_string(), slice);
-                member.of.insert(key.clone(), owner.clone());
-                news.push(owner);
+            match slices.binary_search_by(|(name, _)| name.cmp(&key.name)) {
+                Ok(at) if slices[at].1 == slice => return news,
+                Ok(at) => slices[at].1 = slice,
+                Err(at) => {
+                    slices.reserve_exact(1);
+                    slices.insert(at, (key.name.clone(), slice));
+                }
             }
+            member.of.insert(key.clone(), owner.clone());
+            news.push(owner);
         }
         news
     }
@@ -86,13 +94,13 @@ impl Slices {
     /// The endpoints of a Service in a member.
     pub(super) fn of(&self, member: &str, namespace: &str, name: &str) -> Endpoints {
         let inner = self.inner.lock();
-        let service = (namespace.to_owned(), name.to_owned());
+        let service: Service = (namespace.into(), name.into());
         let Some(slices) = inner.get(member).and_then(|member| member.services.get(&service)) else {
             return Endpoints::default();
         };
         // With two families of addresses every pod is told twice; it counts once.
         let mut pods: BTreeMap<&str, PlanPod> = BTreeMap::new();
-        for (owner, ips, hostname) in slices.values().flat_map(|slice| &slice.ready) {
+        for (owner, ips, hostname) in slices.iter().flat_map(|(_, slice)| &slice.ready) {
             let pod = pods.entry(owner).or_default();
             pod.hostname = pod.hostname.take().or_else(|| hostname.clone());
             pod.ips.extend(ips.iter().cloned());
@@ -106,7 +114,7 @@ impl Slices {
 
 impl Slice {
     fn read(slice: &Value) -> Self {
-        let family = text(slice, "addressType").to_owned();
+        let family = text(slice, "addressType");
         let one = |endpoint: &Value| {
             let conditions = child(endpoint, "conditions");
             // Not to know is to be ready, as Kubernetes has it.
@@ -121,7 +129,7 @@ impl Slice {
             Some((owner, ips, hostname.map(str::to_owned)))
         };
         let ready = list(slice, "endpoints").iter().filter_map(one).collect();
-        Self { family, ready }
+        Self { ready }
     }
 }
 
@@ -154,7 +162,7 @@ mod tests {
             ]),
         );
         let six = slice("web", "IPv6", &json!([pod("a", "fd00::1", json!(true))]));
-        let web = ("shop".to_owned(), "web".to_owned());
+        let web: Service = ("shop".into(), "web".into());
         assert_eq!(slices.hear("eu", &key("web-4"), Some(&four)), std::slice::from_ref(&web));
         assert_eq!(slices.hear("eu", &key("web-4"), Some(&four)), []);
         slices.hear("eu", &key("web-6"), Some(&six));
@@ -170,7 +178,7 @@ mod tests {
         let moved = slice("api", "IPv4", &json!([]));
         assert_eq!(
             slices.hear("eu", &key("web-4"), Some(&moved)),
-            [web.clone(), ("shop".to_owned(), "api".to_owned())]
+            [web.clone(), ("shop".into(), "api".into())]
         );
         assert_eq!(slices.hear("eu", &key("web-6"), None), [web]);
         assert_eq!(slices.of("eu", "shop", "web").ready, 0);
