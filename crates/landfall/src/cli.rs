@@ -211,6 +211,10 @@ pub(crate) struct EchoOptions {
     #[arg(long, env = landfall_sim::echo::CAPACITY, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub(crate) capacity: u32,
 
+    /// Write no access log.
+    #[arg(long, env = landfall_sim::echo::QUIET)]
+    pub(crate) quiet: bool,
+
     /// The pod's name in answers. Default: this machine's name.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub(crate) pod_name: Option<String>,

@@ -16,7 +16,8 @@ use crate::cli::{EchoOptions, Listen};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(options: &EchoOptions) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // One thread is enough for a pod, and leaves the others to the pods beside it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(serve(options));
     runtime.shutdown_background();
     result
@@ -30,7 +31,7 @@ async fn serve(options: &EchoOptions) -> Result<()> {
     let echo = Arc::new(Echo {
         identity: identity(options),
         load: Arc::new(Load::default()),
-        journal: Arc::new(StandardOutput),
+        journal: if options.quiet { Arc::new(Nowhere) } else { Arc::new(StandardOutput) },
         gate: Gate::default(),
         life: life.clone(),
     });
@@ -103,4 +104,11 @@ impl Journal for StandardOutput {
         // Nobody listening is no reason to stop.
         let _ = writeln!(std::io::stdout(), "{now} {line}");
     }
+}
+
+/// No access log is wanted.
+struct Nowhere;
+
+impl Journal for Nowhere {
+    fn line(&self, _: &str) {}
 }

@@ -172,7 +172,12 @@ impl World {
             }
         };
         let done = tokio::time::timeout(PATIENCE, waiting).await;
-        assert!(done.is_ok(), "{name}: {what} in time; it is {last:#}");
+        let events = self.events(name);
+        let there = self.api().store.snapshot().get(&key).map(|entry| entry.revision);
+        assert!(
+            done.is_ok(),
+            "{name}: {what} in time; it was {last:#}, is at {there:?} now, and had {events:?}"
+        );
         last
     }
 

@@ -29,7 +29,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -232,13 +232,22 @@ async fn run(context: Arc<Context>, tasks: Tasks) {
             }
             () = tasks.stopping() => None,
         };
-        let Some(mut changes) = changes else { break };
+        let Some(mut changes) = changes.map(last_words) else { break };
         // Those that have an address already choose first.
         changes
             .sort_by_key(|change| change.object.as_ref().is_none_or(|pod| pod["status"]["podIP"].is_null()));
         changes.into_iter().for_each(|change| pods.apply(change));
     }
     // Dropping the senders tells every pod that the agent stops.
+}
+
+/// The last word on each pod. What was said before it is old, and would be told last by whoever sorts it.
+fn last_words(changes: Vec<Change>) -> Vec<Change> {
+    let mut known = HashSet::new();
+    let mut last: Vec<Change> =
+        changes.into_iter().rev().filter(|change| known.insert(change.key.clone())).collect();
+    last.reverse();
+    last
 }
 
 impl Pods {

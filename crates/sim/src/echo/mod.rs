@@ -31,6 +31,8 @@ pub use serve::{DRAIN_MAX, TlsError, run_http, self_signed, tls_config};
 /// The variable of its environment that says how many requests a second are all that it can do. Answers then tell how much of that is
 /// used, in the words of ORCA.
 pub const CAPACITY: &str = "ECHO_CAPACITY";
+/// The variable that says that no access log is wanted.
+pub const QUIET: &str = "ECHO_QUIET";
 
 /// Who answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -70,13 +70,13 @@ fn host_ports(pod: &Value) -> impl Iterator<Item = (i64, &str, &str)> {
 fn fit(pod: &Value, room: &Room<'_>, _: &[Room<'_>]) -> Result<(), Refusal> {
     let (has, wanted) = (resources::allocatable(room.node), resources::requests(pod));
     let mut reasons = Vec::new();
-    if i64::try_from(room.pods.len()).unwrap_or(i64::MAX) + 1 > has.get("pods") {
+    if i64::try_from(room.pods.len()).unwrap_or(i64::MAX) >= has.get("pods") {
         reasons.push("Too many pods".to_owned());
     }
     // What could never fit is not helped by other pods going away.
     let mut for_good = false;
     for (name, amount) in wanted.iter().filter(|(_, amount)| *amount > 0) {
-        if amount > has.get(name) - room.used.get(name) {
+        if amount > has.get(name).saturating_sub(room.used.get(name)) {
             reasons.push(format!("Insufficient {name}"));
             for_good |= amount > has.get(name);
         }

@@ -43,7 +43,8 @@ pub(super) fn best(pod: &Value, fitting: &[usize], rooms: &[Room<'_>]) -> Option
 fn normal(raw: &[i64], reverse: bool) -> Vec<i64> {
     let (least, most) = (raw.iter().copied().min().unwrap_or(0), raw.iter().copied().max().unwrap_or(0));
     let span = most.saturating_sub(least);
-    let scale = |value: &i64| if span == 0 { 0 } else { (value - least).saturating_mul(100) / span };
+    let scale =
+        |value: &i64| if span == 0 { 0 } else { value.saturating_sub(least).saturating_mul(100) / span };
     raw.iter().map(|value| if reverse { 100 - scale(value) } else { scale(value) }).collect()
 }
 
@@ -62,8 +63,9 @@ fn least_allocated(pod: &Value, room: &Room<'_>) -> i64 {
     let count = i64::try_from(room.pods.len()).unwrap_or(0) + 1;
     let part = |name: &str, default: i64| {
         let total = has.get(name);
-        let used = (room.used.get(name) + asks.get(name)).max(count.saturating_mul(default).min(total));
-        if total == 0 { 0 } else { (total - used).max(0).saturating_mul(100) / total }
+        let used =
+            room.used.get(name).saturating_add(asks.get(name)).max(count.saturating_mul(default).min(total));
+        if total == 0 { 0 } else { total.saturating_sub(used).max(0).saturating_mul(100) / total }
     };
     (part("cpu", CPU_MILLI_DEFAULT) + part("memory", MEMORY_DEFAULT)) / 2
 }

@@ -1,9 +1,13 @@
 //! Nodes that are lost: what their pods do meanwhile, and afterwards.
 
+use std::sync::Arc;
+
 use landfall_apiserver::write::update::Part;
 use serde_json::{Value, json};
 
 use super::{command, echo};
+use crate::agent::last_words;
+use crate::agent::objects::Change;
 use crate::testing::{World, at, condition, get};
 
 /// Creates a pod on the other node.
@@ -94,4 +98,19 @@ async fn a_lost_node_removes_nothing() {
     world.gate.heal();
     world.pod_until("web", "it is gone", Value::is_null).await;
     world.stop().await;
+}
+
+/// Under load a pod was made, given an address and deleted within one batch of changes; the oldest of them was told last, and
+/// the pod never left.
+#[test]
+fn of_many_words_on_one_pod_the_last_counts() {
+    let change =
+        |name: &str, version: i64| Change { key: name.into(), object: Some(Arc::new(json!(version))) };
+    let words =
+        vec![change("a", 1), change("b", 2), change("a", 3), Change { key: "c".into(), object: None }];
+    let last: Vec<(Arc<str>, Option<Value>)> = last_words(words)
+        .into_iter()
+        .map(|change| (change.key, change.object.map(|object| (*object).clone())))
+        .collect();
+    assert_eq!(last, [("b".into(), Some(json!(2))), ("a".into(), Some(json!(3))), ("c".into(), None)]);
 }
