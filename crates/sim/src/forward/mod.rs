@@ -38,8 +38,9 @@ use doors::Doors;
 use plan::{Door, Protocol, Target};
 use tcp::Shared;
 
-/// Connections of one member at once.
-const CONNECTIONS_MAX: usize = 16_384;
+/// Connections of one member at once. Each has two files open, and a process may often open no more than some ten thousand: what a member
+/// that has fallen silent holds must leave some for the others.
+const CONNECTIONS_MAX: usize = 4_096;
 
 /// How many different events are remembered for counting.
 const EVENTS_KEPT_MAX: usize = 64;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use landfall_runtime::clock;
 use landfall_runtime::tasks::Tasks;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::choose::Chooser;
-use crate::gate::{Gate, Gated, Origin, Relayed};
+use crate::gate::{Gate, Gated, Origin, Passage, Relayed};
 use crate::listen;
 
 /// How long connecting to an endpoint may take.
@@ -29,6 +29,21 @@ pub(super) struct Shared {
     pub(super) room: Arc<Semaphore>,
     /// Runs connections, which outlive their door.
     pub(super) tasks: Tasks,
+}
+
+impl Shared {
+    /// Room for one more, if there is some. Whoever is cut off from here is not even refused: it waits, and others wait behind it.
+    async fn room(&self, peer: IpAddr) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = self.room.clone().try_acquire_owned() {
+            return Some(permit);
+        }
+        let origin = Origin::of(peer);
+        tokio::select! {
+            biased;
+            () = self.gate.until(|faults| faults.passage(origin) != Passage::Blackhole) => None,
+            permit = self.room.clone().acquire_owned() => permit.ok(),
+        }
+    }
 }
 
 /// Accepts until the door is closed. Connections go on; they end when `life` does.
@@ -48,7 +63,11 @@ pub(super) async fn run(
         match accepted {
             Ok((stream, peer)) => {
                 // Only now: a door that nobody comes through takes no room.
-                let Ok(permit) = shared.room.clone().try_acquire_owned() else {
+                let permit = tokio::select! {
+                    permit = shared.room(peer.ip()) => permit,
+                    () = &mut closed => return,
+                };
+                let Some(permit) = permit else {
                     let _ = stream.set_zero_linger();
                     continue;
                 };

@@ -245,6 +245,14 @@ async fn idle_doors_take_no_room_and_a_full_house_refuses() {
         Err(_) => true,
     };
     assert!(refused, "there is room for one");
+    // Whoever is cut off hears nothing until there is a way, and is refused then as others are.
+    shared.gate.change(|faults| faults.cut = [Origin::Outside].into());
+    let mut third = TcpStream::connect(doors[1]).await.unwrap();
+    let early = tokio::time::timeout(std::time::Duration::from_millis(100), third.read_u8()).await;
+    assert!(early.is_err(), "{early:?}");
+    shared.gate.heal();
+    let heard = tokio::time::timeout(std::time::Duration::from_secs(20), third.read_u8()).await;
+    assert!(heard.expect("it is refused").is_err());
     drop((first, far));
     tasks.join().await;
 }
