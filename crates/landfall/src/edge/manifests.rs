@@ -222,7 +222,7 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
         ],
         "livenessProbe": probe("/healthz"),
         "readinessProbe": probe("/readyz"),
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": mounts,
     });

@@ -37,8 +37,9 @@ impl Normaliser {
             let start = line.to_owned();
             self.0.iter().fold(start, |line, (pattern, with)| pattern.replace_all(&line, *with).into_owned())
         };
-        // client-go sometimes complains that it was told to stop watching.
-        let said = text.lines().filter(|line| !line.contains("context canceled"));
+        // client-go sometimes complains that it was told to stop watching, or that its own time was up when it began to.
+        let own = ["context canceled", r#""Failed to watch" err="context deadline exceeded""#];
+        let said = text.lines().filter(|line| !own.iter().any(|words| line.contains(words)));
         sort_managers(said.map(replace).collect())
     }
 }
