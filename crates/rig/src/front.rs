@@ -118,7 +118,7 @@ impl Front {
         let mut edges = Vec::new();
         for at in 0..self.edges.len() {
             let addresses = [self.node(at)?.address().to_string()];
-            edges.push(json!({"name": format!("a-{at}"), "addresses": addresses, "priority": 200 - 50 * at}));
+            edges.push(json!({"name": format!("a-{at}"), "addresses": addresses, "priority": 100 - 30 * at}));
         }
         let answer = json!({"path": "/", "match": "Prefix", "action": {"fixedResponse": {"statusCode": 200, "body": "hello"}}});
         let route = json!({"sourceRef": {"kind": "Ingress", "name": "hello"}, "revision": 1, "groups": ["front"],
@@ -128,7 +128,8 @@ impl Front {
                 "revision": 1, "members": [{"cluster": "a", "routerId": 7, "vips": [VIP], "edges": edges}],
             }}),
             json!({"apiVersion": "landfall.dev/v1alpha1", "kind": "RoutePlan",
-                "metadata": {"name": "ingress-hello", "namespace": "default"}, "spec": route}),
+                "metadata": {"name": "ingress-hello", "namespace": "default", "labels": {"group.landfall.dev/front": ""}},
+                "spec": route}),
         ])
     }
 

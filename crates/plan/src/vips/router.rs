@@ -65,10 +65,14 @@ pub(super) fn number(order: &[&Group], made: &mut BTreeMap<String, Allocation>) 
     }
 }
 
-/// The highest priority of an edge; the one above means that the address is the node's own.
-const PRIORITY_MAX: i32 = 254;
+/// The highest priority of an edge, of the 254 there are. Whoever hears that the holder ends waits for (256 - priority) / 256 of the time
+/// between two adverts before it takes the address. At 254 that is less than a millisecond, and a holder that was killed between saying
+/// so and letting go still had the address; at 100 and below it is 61 ms or more, in which the holder's keeper takes it off.
+const PRIORITY_MAX: i32 = 100;
 
-/// The priorities of a group's edges in one member: those that have one keep it, others get the highest that is free.
+/// The priorities of a group's edges in one member: those that have one keep it. Others get the one that is farthest from all that are
+/// taken: edges whose priorities are next to each other would take the address of one that is silent within half a millisecond of each
+/// other, before one could hear the other.
 pub fn priorities(known: &BTreeMap<String, i32>, edges: &BTreeSet<String>) -> BTreeMap<String, i32> {
     let mut free: BTreeSet<i32> = (1..=PRIORITY_MAX).collect();
     let mut all = BTreeMap::new();
@@ -82,8 +86,16 @@ pub fn priorities(known: &BTreeMap<String, i32>, edges: &BTreeSet<String>) -> BT
     for edge in edges {
         if !all.contains_key(edge) {
             // More than there are numbers: the address of the node decides among the last ones.
-            all.insert(edge.clone(), free.pop_last().unwrap_or(1));
+            let priority = farthest(&free, &all).unwrap_or(1);
+            free.remove(&priority);
+            all.insert(edge.clone(), priority);
         }
     }
     all
+}
+
+/// The number that is farthest from all that are taken; of several the highest.
+fn farthest(free: &BTreeSet<i32>, taken: &BTreeMap<String, i32>) -> Option<i32> {
+    let distance = |one: i32| taken.values().map(|other| one.abs_diff(*other)).min();
+    free.iter().copied().max_by_key(|one| distance(*one))
 }
