@@ -1,4 +1,8 @@
-//! The cgroups that a node's containers live in: one tree per node, under one per rig, in every hierarchy.
+//! The cgroups that a machine's containers live in: one tree per machine, under one per rig, in every hierarchy.
+//!
+//! They also keep machines from taking each other's time. All share the processors of one host, and a cluster that boots would take what
+//! the pods of others need, which it cannot where each has machines of its own. So when all want the processors each node's pods
+//! have as much of them as another's, and all daemons together as much as two nodes' pods.
 //!
 //! A node that was killed leaves its tree behind, which no reboot would: whoever finds old cgroups there looks for their
 //! containers. So the tree is removed when the node dies.
@@ -10,6 +14,12 @@ use crate::Error;
 
 /// Where hierarchies are mounted: the only one (version 2), or one directory for each (version 1).
 const MOUNT: &str = "/sys/fs/cgroup";
+/// Below the rig's cgroup: where the daemons of machines are, beside their containers.
+const DAEMONS: &str = "daemons";
+/// What they weigh together, when the containers of a machine weigh one.
+const DAEMONS_WEIGH: u64 = 2;
+/// What a cgroup weighs unless told otherwise, and where it is written: in version 1, and in version 2.
+const WEIGHTS: [(&str, u64); 2] = [("cpu.shares", 1024), ("cpu.weight", 100)];
 /// How long the kernel may take to let go of a cgroup whose processes are dead.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -27,6 +37,50 @@ pub(crate) fn make(path: &str) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Makes a machine's cgroups: that of its containers, and that of its daemons. `rig` is the cgroup of all machines, and weighs as
+/// much as what is in it.
+pub(crate) fn make_machine(rig: &str, machine: &str) -> Result<(), Error> {
+    make(machine)?;
+    make(&daemons_of(machine))?;
+    for hierarchy in hierarchies(Path::new(MOUNT)) {
+        let all = hierarchy.join(rig.trim_start_matches('/'));
+        let inside = std::fs::read_dir(&all).into_iter().flatten().flatten();
+        let inside = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count();
+        let inside = u64::try_from(inside).unwrap_or(1) + DAEMONS_WEIGH - 1;
+        weigh(&all.join(DAEMONS), DAEMONS_WEIGH);
+        weigh(&all, inside);
+    }
+    Ok(())
+}
+
+/// Without it machines are slower when the host is busy, and all else is the same: a host that does not let us is none the worse.
+fn weigh(group: &Path, times: u64) {
+    for (file, one) in WEIGHTS.into_iter().filter(|(file, _)| group.join(file).exists()) {
+        let _ = std::fs::write(group.join(file), (one * times).to_string());
+    }
+}
+
+/// The cgroup of the daemons of a machine, by that of its containers.
+fn daemons_of(machine: &str) -> String {
+    let (rig, name) = machine.rsplit_once('/').unwrap_or(("", machine));
+    format!("{rig}/{DAEMONS}/{name}")
+}
+
+/// The file that takes a machine's daemons in, where the processors have a hierarchy of their own. In version 2 they have not, and
+/// daemons stay where they are: what else is counted there is no affair of ours.
+pub(crate) fn daemons(machine: &str) -> Option<PathBuf> {
+    let group = daemons_of(machine);
+    let groups = hierarchies(Path::new(MOUNT)).into_iter();
+    let mut groups = groups.map(|hierarchy| hierarchy.join(group.trim_start_matches('/')));
+    groups.find(|group| group.join("cpu.shares").exists()).map(|group| group.join("cgroup.procs"))
+}
+
+/// Removes the cgroups of a machine.
+pub(crate) fn remove_machine(machine: &str) {
+    remove(machine);
+    remove(&daemons_of(machine));
 }
 
 /// Removes a cgroup and all below it from every hierarchy, waiting a little for the kernel.
@@ -75,6 +129,11 @@ fn hierarchies(mount: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn daemons_are_beside_containers() {
+        assert_eq!(daemons_of("/landfall-rig-t/us-east-1"), "/landfall-rig-t/daemons/us-east-1");
+    }
 
     #[test]
     fn hierarchies_of_both_versions_are_found() {

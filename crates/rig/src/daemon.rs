@@ -36,13 +36,19 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one; `prefix` are the arguments of nsenter that lead into its machine.
-    pub(crate) fn start(spec: &Spec, prefix: Vec<String>, log: PathBuf) -> Result<Self, Error> {
-        let child = Arc::new(Mutex::new(spawn(spec, &prefix, &log)?));
+    /// Starts one; `prefix` are the arguments of nsenter that lead into its machine, `group` is a cgroup's file that takes it in.
+    pub(crate) fn start(
+        spec: &Spec,
+        prefix: Vec<String>,
+        group: Option<PathBuf>,
+        log: PathBuf,
+    ) -> Result<Self, Error> {
+        let way = Way { prefix, group, log };
+        let child = Arc::new(Mutex::new(spawn(spec, &way)?));
         let stop = Arc::new(AtomicBool::new(false));
         let watcher = {
             let (spec, child, stop) = (spec.clone(), child.clone(), stop.clone());
-            std::thread::spawn(move || watch(&spec, &prefix, &log, &child, &stop))
+            std::thread::spawn(move || watch(&spec, &way, &child, &stop))
         };
         Ok(Self { name: spec.name, stop, child, watcher: Some(watcher) })
     }
@@ -72,13 +78,31 @@ impl Drop for Daemon {
     }
 }
 
-fn spawn(spec: &Spec, prefix: &[String], log: &Path) -> Result<Child, Error> {
+/// How a daemon comes to where it runs, and where its log goes.
+struct Way {
+    prefix: Vec<String>,
+    group: Option<PathBuf>,
+    log: PathBuf,
+}
+
+/// Enters a cgroup before anything else is started.
+const ENTER: &str = r#"echo $$ >"$0"; exec "$@""#;
+
+fn spawn(spec: &Spec, way: &Way) -> Result<Child, Error> {
+    let log = &way.log;
     let file = OpenOptions::new().create(true).append(true).open(log);
     let file = file.map_err(Error::io(format!("write {}", log.display())))?;
     let errors = file.try_clone().map_err(Error::io(format!("write {}", log.display())))?;
-    let mut command = Command::new("nsenter");
+    let mut command = match &way.group {
+        Some(group) => {
+            let mut command = Command::new("sh");
+            command.args(["-c", ENTER]).arg(group).arg("nsenter");
+            command
+        }
+        None => Command::new("nsenter"),
+    };
     // The daemon dies with this nsenter, which is what we can kill: the daemon's own number is its machine's affair.
-    command.args(prefix).args(["setpriv", "--pdeathsig", "KILL", "--"]);
+    command.args(&way.prefix).args(["setpriv", "--pdeathsig", "KILL", "--"]);
     command.arg(&spec.program).args(&spec.arguments);
     command.env_clear().envs(ENVIRONMENT.iter().copied());
     command.stdin(Stdio::null()).stdout(file).stderr(errors);
@@ -94,7 +118,8 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("GODEBUG", "madvdontneed=1"),
 ];
 
-fn watch(spec: &Spec, prefix: &[String], log: &Path, child: &Mutex<Child>, stop: &AtomicBool) {
+fn watch(spec: &Spec, way: &Way, child: &Mutex<Child>, stop: &AtomicBool) {
+    let log = &way.log;
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +131,7 @@ fn watch(spec: &Spec, prefix: &[String], log: &Path, child: &Mutex<Child>, stop:
         if pause(stop) {
             return;
         }
-        match spawn(spec, prefix, log) {
+        match spawn(spec, way) {
             Ok(again) => *child = again,
             Err(error) => note(log, &format!("landfall-rig: {}\n", crate::chain(&error))),
         }

@@ -29,7 +29,7 @@ pub(crate) struct Shape {
     pub(crate) disk: PathBuf,
     /// Where its daemons' logs go.
     pub(crate) logs: PathBuf,
-    /// The cgroup of its containers.
+    /// The cgroup of its containers; that of its daemons is beside it.
     pub(crate) cgroup: String,
 }
 
@@ -46,7 +46,7 @@ impl Machine {
     /// Makes the namespaces and plugs the machine into its cluster's bridge. No daemon runs yet.
     pub(crate) fn start(world: &World, cluster: &ClusterPlan, shape: Shape) -> Result<Self, Error> {
         prepare_disk(&shape)?;
-        cgroup::make(&shape.cgroup)?;
+        cgroup::make_machine(&world.cgroups, &shape.cgroup)?;
         let mut command = Command::new("nsenter");
         command.args(enter(world.first, &["pid", "mnt"]));
         command.args([
@@ -71,7 +71,8 @@ impl Machine {
 
     /// Starts a daemon in it, which is started again when it ends by itself.
     pub(crate) fn run(&mut self, spec: &Spec) -> Result<(), Error> {
-        let daemon = Daemon::start(spec, self.prefix(), self.shape.logs.join(format!("{}.log", spec.name)))?;
+        let (log, group) = (self.shape.logs.join(format!("{}.log", spec.name)), &self.shape.cgroup);
+        let daemon = Daemon::start(spec, self.prefix(), cgroup::daemons(group), log)?;
         self.daemons.push(daemon);
         Ok(())
     }
@@ -153,7 +154,7 @@ impl Drop for Machine {
         }
         let _ = self.outer.kill();
         let _ = self.outer.wait();
-        cgroup::remove(&self.shape.cgroup);
+        cgroup::remove_machine(&self.shape.cgroup);
     }
 }
 

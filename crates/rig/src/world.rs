@@ -30,7 +30,7 @@ pub(crate) struct World {
     /// Its first process: the world's namespaces are this process's.
     pub(crate) first: u32,
     directory: PathBuf,
-    cgroups: String,
+    pub(crate) cgroups: String,
 }
 
 impl World {

@@ -127,6 +127,7 @@ impl Drill {
         for clients in [&faithful, &thorough] {
             asks("the next answers instead", clients, NEXT, clients.elapsed());
         }
+        let healed = faithful.elapsed().min(thorough.elapsed());
         names.federation.rig.heal().unwrap();
         apart(names);
         asks("the closest answers again", &faithful, NEAR, faithful.elapsed());
@@ -135,9 +136,10 @@ impl Drill {
             let answers = clients.end();
             println!("clients with {kind}: {}", told(&answers));
             // None, on a machine with room for three whole clusters; on a few cores edges that are well may not get their turn before
-            // others give them up. On a playground none may fail.
-            let failed = answers.iter().filter(|answer| answer.by.is_err()).count();
-            assert!(failed * 100 < answers.len(), "{kind}: {failed} of {} failed", answers.len());
+            // others give them up, least of all while a whole cluster boots. On a playground none may fail.
+            let asked: Vec<&Answer> = answers.iter().filter(|answer| answer.due < healed).collect();
+            let failed = asked.iter().filter(|answer| answer.by.is_err()).count();
+            assert!(failed * 100 < asked.len(), "{kind}: {failed} of {} failed", asked.len());
         }
         cordon(names, false);
         becomes("whole again", &ENTRANCE.to_owned(), || who(names, ENTRANCE, HOST));

@@ -141,7 +141,8 @@ fn one_edge_alone_changes_nothing(names: &Names) {
         std::thread::sleep(Duration::from_millis(300));
     }
     let own = names.federation.object("us-east", SERVICE)["spec"]["clusterIP"].as_str().unwrap().to_owned();
-    assert_eq!(names.inside("us-east").first(), Some(&own), "its own clients are served");
+    // The cluster's DNS asks one of the edges, and goes on asking it for a while: it may be the one that hears nobody.
+    becomes("its own clients are served", &Some(own), || names.inside("us-east").first().cloned());
     names.federation.exec("us-east-1", "nft", &["delete table ip alone"]);
     becomes("heard again", &6, || names.alive().len());
 }
