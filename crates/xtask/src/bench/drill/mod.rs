@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use landfall_sim::clients::{Answer, Asking, Clients};
+use landfall_sim::clients::{Answer, Asking, Clients, tally};
 use serde_json::{Value, json};
 
 use self::overflow::Overflow;
@@ -44,6 +44,9 @@ pub(super) struct Settings {
     /// Also write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also tell what became of the requests of every second.
+    #[arg(long)]
+    seconds: bool,
 }
 
 /// Where a drill takes place.
@@ -86,6 +89,16 @@ struct Phases {
     before: Duration,
     lost: Duration,
     back: Duration,
+}
+
+/// What happened when, from the beginning.
+struct When {
+    /// The cluster was lost.
+    lost: Duration,
+    /// It began to be healed.
+    healing: Duration,
+    /// It was.
+    healed: Duration,
 }
 
 /// What a drill showed.
@@ -156,7 +169,11 @@ fn drill(settings: &Settings, landfall: &Path, directory: &Path) -> Result<Drill
                 per_second: settings.rate,
                 patience: PATIENCE,
             };
-            outcomes.push(once(&*place, loss, server, asking, phases)?);
+            let (outcome, answers) = once(&*place, loss, server, asking, phases)?;
+            if settings.seconds {
+                seconds(&answers);
+            }
+            outcomes.push(outcome);
             drop(peer);
         }
     }
@@ -185,33 +202,43 @@ fn once(
     server: &'static str,
     asking: Asking,
     phases: Phases,
-) -> Result<Outcome> {
+) -> Result<(Outcome, Vec<Answer>)> {
     let clients = Clients::begin(asking).context("no clients")?;
     std::thread::sleep(phases.before);
     let lost = clients.elapsed();
     place.lose(loss)?;
     std::thread::sleep(phases.lost);
+    // A cluster that boots takes time of everybody's processors: that is not what its loss costs.
+    let healing = clients.elapsed();
     place.heal()?;
     let healed = clients.elapsed();
     std::thread::sleep(phases.back);
     let answers = clients.end();
     let [near, _] = place.clusters();
-    Ok(outcome(loss.name, server, &answers, near, lost, healed))
+    Ok((outcome(loss.name, server, &answers, near, &When { lost, healing, healed }), answers))
 }
 
-fn outcome(
-    loss: &'static str,
-    server: &'static str,
-    answers: &[Answer],
-    near: &str,
-    lost: Duration,
-    healed: Duration,
-) -> Outcome {
+/// Prints who answered the requests that were due in each second, what went wrong, and how long the slowest took.
+fn seconds(answers: &[Answer]) {
+    for of in answers.chunk_by(|one, next| one.due.as_secs() == next.due.as_secs()) {
+        let slowest = of.iter().map(|answer| answer.took).max().unwrap_or_default();
+        let all = tally(of).into_iter().map(|(by, count)| match by {
+            Ok(cluster) => format!("{count} by {cluster}"),
+            Err(error) => format!("{count} failed ({error})"),
+        });
+        let all: Vec<String> = all.collect();
+        let second = of.first().map_or(0, |answer| answer.due.as_secs());
+        say(&format!("    {second:>3} s: {}; slowest {:.2} s", all.join(", "), slowest.as_secs_f64()));
+    }
+}
+
+fn outcome(loss: &'static str, server: &'static str, answers: &[Answer], near: &str, when: &When) -> Outcome {
+    let When { lost, healing, healed } = *when;
     let bad = |answer: &&Answer| answer.by.is_err() || answer.took > NOTICED;
-    let during = || answers.iter().filter(|answer| answer.due + answer.took >= lost && answer.due < healed);
+    let during = || answers.iter().filter(|answer| answer.due + answer.took >= lost && answer.due < healing);
     let last = during().filter(bad).map(|answer| answer.due.saturating_sub(lost)).max();
     // Something went wrong until the very end: it never was out.
-    let end = healed.saturating_sub(lost);
+    let end = healing.saturating_sub(lost);
     let out = last.unwrap_or_default();
     let again = answers.iter().find(|answer| answer.due >= healed && answer.by.as_deref() == Ok(near));
     let after = || answers.iter().filter(|answer| answer.due + answer.took >= lost);
@@ -274,7 +301,8 @@ mod tests {
             answer(5_000, 1, Ok("next")),
             answer(5_200, 1, Ok("near")),
         ];
-        let seen = outcome("dies", "us", &answers, "near", ms(1_000), ms(5_000));
+        let when = When { lost: ms(1_000), healing: ms(4_000), healed: ms(5_000) };
+        let seen = outcome("dies", "us", &answers, "near", &when);
         assert_eq!((seen.requests, seen.failed, seen.noticed), (6, 1, 2));
         assert_eq!((seen.longest, seen.out, seen.back), (ms(1_300), Some(ms(100)), Some(ms(200))));
     }

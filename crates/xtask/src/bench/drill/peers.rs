@@ -60,7 +60,7 @@ fn nginx(port: u16, [near, next, last]: &[SocketAddr; 3], beside: Option<IpAddr>
 fn haproxy(port: u16, [near, next, last]: &[SocketAddr; 3], beside: Option<IpAddr>) -> String {
     let source = beside.map(|ip| format!("  source {ip}\n")).unwrap_or_default();
     format!(
-        "global\n  maxconn 15000\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 5s\n  \
+        "global\n  maxconn 5000\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 5s\n  \
          timeout check 1s\n  retries 3\n  option redispatch 1\n  retry-on conn-failure empty-response response-timeout\n  \
          http-reuse always\nfrontend f\n  bind 127.0.0.1:{port}\n  default_backend web\nbackend web\n{source}  \
          option httpchk GET /healthz\n  \
