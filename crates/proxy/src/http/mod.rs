@@ -24,7 +24,7 @@ mod own;
 mod target;
 mod upgrade;
 
-pub(crate) use body::{Body, Upload};
+pub(crate) use body::{Body, BodyError, Upload};
 pub(crate) use conn::{Conn, ConnInfo, TlsInfo};
 pub(crate) use handle::{Ticket, handle};
 pub(crate) use held::{HELD_MAX, SHORT_MAX};

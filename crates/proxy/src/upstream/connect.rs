@@ -1,6 +1,7 @@
 //! How a connection to an endpoint is made. This is the seam for transports: a stream is made for a [`Reach`], and HTTP/1.1 or
 //! HTTP/2 is spoken over it, whatever it is.
 
+use std::error::Error as _;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use super::Fault;
 use crate::core::Core;
 use crate::haproxy::{self, Ends};
-use crate::http::{ConnInfo, Upload};
+use crate::http::{BodyError, ConnInfo, Upload};
 use crate::l4::dial::Wanted;
 use crate::peer::pulse::{PING_EVERY, PING_TIMEOUT, Pulse, Silence};
 use crate::peer::tunnel;
@@ -218,9 +219,37 @@ impl Sender {
 pub(crate) fn fault_of(error: &hyper::Error) -> Fault {
     if error.is_parse() {
         Fault::Garbage
-    } else if error.is_user() || error.is_body_write_aborted() {
+    } else if error.is_body_write_aborted() || error.source().is_some_and(|source| source.is::<BodyError>()) {
         Fault::Body
     } else {
+        // hyper calls it the user's error, too, when a connection ends so that nobody is left who could tell what became of a request.
         Fault::Reset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+
+    use super::*;
+
+    /// A client that had sent no body was told (400) that its body had broken off: the connection that its request was on ended while the
+    /// machine was busy.
+    #[tokio::test]
+    async fn a_connection_that_ends_is_no_fault_of_the_client() {
+        let (own, _other) = tokio::io::duplex(1024);
+        let (mut sender, connection) = http1::handshake(TokioIo::new(own)).await.unwrap();
+        let mut connection = Box::pin(connection);
+        let mut sent = Box::pin(sender.send_request(Request::new(Empty::<bytes::Bytes>::new())));
+        tokio::select! {
+            biased;
+            _ = &mut sent => panic!("nobody answers"),
+            _ = &mut connection => panic!("nobody ends it"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(connection);
+        let error = sent.await.unwrap_err();
+        assert!(error.is_user(), "{error:?}");
+        assert_eq!(fault_of(&error), Fault::Reset);
     }
 }
