@@ -1,5 +1,6 @@
 //! `landfall status`: the federation on one screen.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -16,8 +17,10 @@ use crate::say::print;
 
 /// How much of a reason is shown; `kubectl describe` shows it all.
 const WHY_CHARS_MAX: usize = 100;
-/// Most shards that are listed one by one.
+/// Most rows of what is not as it should be.
 const LISTED_MAX: usize = 40;
+/// Most objects that are named where the same is wrong with several in one cluster, as with all of one that is offline.
+const ALIKE_MAX: usize = 3;
 
 pub(super) async fn run(options: &StatusOptions) -> Result<()> {
     let hub = Hub::find(&options.connection).await?;
@@ -53,9 +56,6 @@ fn screen(clusters: &[Cluster], kinds: &[(Arc<Row>, Vec<Vec<Line>>)], now_s: i64
     if !troubles.is_empty() {
         out.push('\n');
         out.push_str(&align(&trouble_rows(&troubles)));
-        if troubles.len() > LISTED_MAX {
-            out.push_str(&format!("… and {} more\n", troubles.len() - LISTED_MAX));
-        }
     }
     out
 }
@@ -109,17 +109,42 @@ fn kind_rows(kinds: &[(Arc<Row>, Vec<Vec<Line>>)]) -> Vec<Vec<String>> {
 }
 
 fn trouble_rows(troubles: &[(&Arc<Row>, &Line)]) -> Vec<Vec<String>> {
-    let mut rows = vec![row(["NOT AS IT SHOULD BE", "CLUSTER", "STATE", "WHY"])];
-    for (kind, line) in troubles.iter().take(LISTED_MAX) {
-        let object = format!("{}/{}", kind.plural, line.object);
+    let mut alike: Vec<Vec<(&Arc<Row>, &Line)>> = Vec::new();
+    let mut known = HashMap::new();
+    for (kind, line) in troubles {
+        let at = *known.entry((&line.cluster, line.state, &line.why)).or_insert(alike.len());
+        match alike.get_mut(at) {
+            Some(others) => others.push((kind, line)),
+            None => alike.push(vec![(kind, line)]),
+        }
+    }
+    let mut rows: Vec<Vec<String>> = alike.iter().flat_map(|alike| alike_rows(alike)).collect();
+    if rows.len() > LISTED_MAX {
+        let more = format!("… and {} rows more", rows.len() - LISTED_MAX);
+        rows.truncate(LISTED_MAX);
+        rows.push(vec![more]);
+    }
+    rows.insert(0, row(["NOT AS IT SHOULD BE", "CLUSTER", "STATE", "WHY"]));
+    rows
+}
+
+/// The rows of objects with which the same is wrong in the same cluster.
+fn alike_rows(alike: &[(&Arc<Row>, &Line)]) -> Vec<Vec<String>> {
+    let named = if alike.len() > ALIKE_MAX { 1 } else { alike.len() };
+    let more = match alike.len() - named {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let cells = |(kind, line): &(&Arc<Row>, &Line)| {
+        let object = format!("{}/{}{more}", kind.plural, line.object);
         let mut why: String = line.why.chars().take(WHY_CHARS_MAX).collect();
         if why.len() < line.why.len() {
             why.push('…');
         }
         let why = if why.is_empty() { "-" } else { &why };
-        rows.push(row([object.as_str(), &line.cluster, line.state, why]));
-    }
-    rows
+        row([object.as_str(), &line.cluster, line.state, why])
+    };
+    alike.iter().take(named).map(cells).collect()
 }
 
 #[cfg(test)]
@@ -178,6 +203,15 @@ mod tests {
             deployments/shop/web   eu-west   Owed      Offline: later
             deployments/shop/new   -         Pending   the hub has not looked at it yet
         "#]]
-        .assert_eq(&screen(&clusters, &[(kind, objects)], 120));
+        .assert_eq(&screen(&clusters, &[(kind.clone(), objects)], 120));
+        let many = |count: usize| (0..count).map(|_| lines("eu-west: Owed (Offline: later)")).collect();
+        expect![[r#"
+            NOT AS IT SHOULD BE                CLUSTER   STATE   WHY
+            deployments/shop/web and 99 more   eu-west   Owed    Offline: later
+        "#]]
+        .assert_eq(screen(&clusters, &[(kind.clone(), many(100))], 120).rsplit("\n\n").next().unwrap());
+        let different = (0..50).map(|at| lines(&format!("eu-west: Failed (Refused: {at})"))).collect();
+        let screen = screen(&clusters, &[(kind, different)], 120);
+        assert!(screen.ends_with("… and 10 rows more\n"), "{screen}");
     }
 }
