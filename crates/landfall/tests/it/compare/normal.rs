@@ -24,24 +24,50 @@ const PATTERNS: &[(&str, &str)] = &[
 ];
 
 /// Makes two runs comparable.
-pub(super) struct Normaliser(Vec<(Regex, &'static str)>);
+pub(super) struct Normaliser {
+    patterns: Vec<(Regex, &'static str)>,
+    repair: Regex,
+}
+
+/// kube-apiserver looks for Services whose address nobody allocated, and now and then says so of one whose allocation
+/// it has not seen yet. These are the lines in which such an Event shows.
+const REPAIR: &str = r#"^event "\S+\.[0-9a-f]{16}" deleted|ipallocator-repair-controller"#;
 
 impl Normaliser {
     pub(super) fn new() -> Self {
-        Self(PATTERNS.iter().map(|(pattern, with)| (Regex::new(pattern).unwrap(), *with)).collect())
+        let patterns = PATTERNS.iter().map(|(pattern, with)| (Regex::new(pattern).unwrap(), *with)).collect();
+        Self { patterns, repair: Regex::new(REPAIR).unwrap() }
     }
 
     /// The lines of a text, with what varies replaced.
     pub(super) fn lines(&self, text: &str) -> Vec<String> {
         let replace = |line: &str| {
             let start = line.to_owned();
-            self.0.iter().fold(start, |line, (pattern, with)| pattern.replace_all(&line, *with).into_owned())
+            self.patterns
+                .iter()
+                .fold(start, |line, (pattern, with)| pattern.replace_all(&line, *with).into_owned())
         };
         // client-go sometimes complains that it was told to stop watching, or that its own time was up when it began to.
         let own = ["context canceled", r#""Failed to watch" err="context deadline exceeded""#];
         let said = text.lines().filter(|line| !own.iter().any(|words| line.contains(words)));
-        sort_managers(said.map(replace).collect())
+        let said = said.filter(|line| !self.repair.is_match(line));
+        sort_managers(without_empty_events(said.map(replace).collect()))
     }
+}
+
+/// A description's table of Events with no row left is as if there had been none.
+fn without_empty_events(mut lines: Vec<String>) -> Vec<String> {
+    let mut at = 0;
+    while let Some(found) = lines[at..].iter().position(|line| line == "Events:") {
+        at += found + 1;
+        let is_head = |line: &&String| line.starts_with("  Type") || line.starts_with("  ----");
+        let heads = lines[at..].iter().take(2).filter(is_head);
+        let has_rows = lines.get(at + 2).is_some_and(|line| line.starts_with("  "));
+        if heads.count() == 2 && !has_rows {
+            lines.splice(at - 1..at + 2, ["Events:  <none>".to_owned()]);
+        }
+    }
+    lines
 }
 
 /// Entries of `managedFields` in YAML stand in the order of their times, and so in either order when two writes fall
@@ -79,6 +105,19 @@ fn what_varies_is_replaced() {
     check(r#"  resourceVersion: "12""#, "  resourceVersion: RV");
     check("  creationTimestamp: \"2026-11-15T21:25:44Z\"", "  creationTimestamp: \"TIME\"");
     check("    replicas: 3", "    replicas: 3");
+}
+
+#[test]
+fn what_repairs_say_is_left_out() {
+    let lines = |text: &str| Normaliser::new().lines(text);
+    assert!(lines(r#"event "web.18e917503533b0c1" deleted from work namespace"#).is_empty());
+    assert_eq!(lines(r#"event "web.1" deleted from work namespace"#).len(), 1);
+    let row =
+        |from: &str| format!("  Warning  Why  1s  {from}  Cluster IP [IPv4]: 10.0.0.9 is not allocated");
+    let table =
+        |rows: &[String]| format!("Events:\n  Type  Reason  Age\n  ----  ------  ---\n{}\n", rows.join("\n"));
+    assert_eq!(lines(&table(&[row("ipallocator-repair-controller")])), ["Events:  <none>"]);
+    assert_eq!(lines(&table(&[row("ipallocator-repair-controller"), row("hub")])).len(), 4);
 }
 
 #[test]
