@@ -2,7 +2,8 @@
 //!
 //! They also keep machines from taking each other's time. All share the processors of one host, and a cluster that boots would take what
 //! the pods of others need, which it cannot where each has machines of its own. So when all want the processors each node's pods
-//! have as much of them as another's, and all daemons together as much as two nodes' pods.
+//! have as much of them as another's, and all daemons together a little. Those are in a tree of their own: in that of the pods they would
+//! speak for all of it, and take from hubs and clients outside what the pods do not use.
 //!
 //! A node that was killed leaves its tree behind, which no reboot would: whoever finds old cgroups there looks for their
 //! containers. So the tree is removed when the node dies.
@@ -14,10 +15,11 @@ use crate::Error;
 
 /// Where hierarchies are mounted: the only one (version 2), or one directory for each (version 1).
 const MOUNT: &str = "/sys/fs/cgroup";
-/// Below the rig's cgroup: where the daemons of machines are, beside their containers.
-const DAEMONS: &str = "daemons";
-/// What they weigh together, when the containers of a machine weigh one.
-const DAEMONS_WEIGH: u64 = 2;
+/// What the tree of all daemons is called after: it is beside that of the containers.
+const DAEMONS: &str = ".daemons";
+/// What a machine's containers weigh, and all daemons together.
+const MACHINE_WEIGHS: u64 = 2;
+const DAEMONS_WEIGH: u64 = 1;
 /// What a cgroup weighs unless told otherwise, and where it is written: in version 1, and in version 2.
 const WEIGHTS: [(&str, u64); 2] = [("cpu.shares", 1024), ("cpu.weight", 100)];
 /// How long the kernel may take to let go of a cgroup whose processes are dead.
@@ -39,8 +41,8 @@ pub(crate) fn make(path: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a machine's cgroups: that of its containers, and that of its daemons. `rig` is the cgroup of all machines, and weighs as
-/// much as what is in it.
+/// Makes the cgroups of a machine: that of its containers, and that of its daemons. `rig` is the cgroup of all containers, and weighs half
+/// as much as they would by themselves: hubs and clients are not in it, and need their time too.
 pub(crate) fn make_machine(rig: &str, machine: &str) -> Result<(), Error> {
     make(machine)?;
     make(&daemons_of(machine))?;
@@ -48,24 +50,28 @@ pub(crate) fn make_machine(rig: &str, machine: &str) -> Result<(), Error> {
         let all = hierarchy.join(rig.trim_start_matches('/'));
         let inside = std::fs::read_dir(&all).into_iter().flatten().flatten();
         let inside = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count();
-        let inside = u64::try_from(inside).unwrap_or(1) + DAEMONS_WEIGH - 1;
-        weigh(&all.join(DAEMONS), DAEMONS_WEIGH);
-        weigh(&all, inside);
+        weigh(&all, u64::try_from(inside).unwrap_or(1) * MACHINE_WEIGHS / 2);
+        weigh(&hierarchy.join(all_daemons(rig).trim_start_matches('/')), DAEMONS_WEIGH);
     }
     Ok(())
 }
 
 /// Without it machines are slower when the host is busy, and all else is the same: a host that does not let us is none the worse.
-fn weigh(group: &Path, times: u64) {
+fn weigh(group: &Path, parts: u64) {
     for (file, one) in WEIGHTS.into_iter().filter(|(file, _)| group.join(file).exists()) {
-        let _ = std::fs::write(group.join(file), (one * times).to_string());
+        let _ = std::fs::write(group.join(file), (one * parts / MACHINE_WEIGHS).to_string());
     }
+}
+
+/// The cgroup of all daemons of a rig, by that of its containers.
+pub(crate) fn all_daemons(rig: &str) -> String {
+    format!("{rig}{DAEMONS}")
 }
 
 /// The cgroup of the daemons of a machine, by that of its containers.
 fn daemons_of(machine: &str) -> String {
     let (rig, name) = machine.rsplit_once('/').unwrap_or(("", machine));
-    format!("{rig}/{DAEMONS}/{name}")
+    format!("{}/{name}", all_daemons(rig))
 }
 
 /// The file that takes a machine's daemons in, where the processors have a hierarchy of their own. In version 2 they have not, and
@@ -132,7 +138,7 @@ mod tests {
 
     #[test]
     fn daemons_are_beside_containers() {
-        assert_eq!(daemons_of("/landfall-rig-t/us-east-1"), "/landfall-rig-t/daemons/us-east-1");
+        assert_eq!(daemons_of("/landfall-rig-t/us-east-1"), "/landfall-rig-t.daemons/us-east-1");
     }
 
     #[test]

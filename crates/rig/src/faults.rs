@@ -79,10 +79,18 @@ impl Rig {
     /// # Errors
     /// When something does not start again.
     pub fn heal(&self) -> Result<(), Error> {
+        lock(&self.faults).delays.clear();
+        self.revive()
+    }
+
+    /// Undoes every fault but delays, which may be how far clusters are from each other, and waits until all are whole.
+    ///
+    /// # Errors
+    /// When something does not start again.
+    pub fn revive(&self) -> Result<(), Error> {
         let quiet: Say = std::sync::Arc::new(|_: &str| {});
         {
             let mut faults = lock(&self.faults);
-            faults.delays.clear();
             faults.cuts.clear();
             self.apply_cuts(&faults.cuts)?;
         }

@@ -8,7 +8,7 @@ sweep() {
     rm -rf --one-file-system "$directory"/* || true
     tries=0
     while [ $tries -lt 50 ]; do
-        left=$(find /sys/fs/cgroup -maxdepth 2 -type d -name "$cgroup" 2>/dev/null)
+        left=$(find /sys/fs/cgroup -maxdepth 2 -type d \( -name "$cgroup" -o -name "$cgroup.daemons" \) 2>/dev/null)
         [ -z "$left" ] && break
         find $left -depth -type d -exec rmdir {} + 2>/dev/null
         tries=$((tries + 1))

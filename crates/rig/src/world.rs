@@ -134,6 +134,7 @@ impl Drop for World {
             let _ = std::fs::remove_dir_all(&self.directory);
             let _ = self.directory.parent().map(std::fs::remove_dir);
             cgroup::remove(&self.cgroups);
+            cgroup::remove(&cgroup::all_daemons(&self.cgroups));
         }
     }
 }

@@ -25,8 +25,9 @@ const UNDER_WAY_MAX: usize = 15_000;
 const ANSWER_MAX: usize = 1 << 20;
 /// How often is looked who is due.
 const TICK: Duration = Duration::from_millis(1);
-/// Connections that are kept to one address.
-const KEPT_MAX: usize = 256;
+/// Connections that are kept to one address: all of them. Whoever closes those that were opened in a moment of need opens them again in the
+/// next, and has no port left to do so in the end: it would be the clients that fall behind.
+const KEPT_MAX: usize = UNDER_WAY_MAX;
 
 /// What is asked, where, and how often.
 #[derive(Clone, Debug)]
