@@ -11,6 +11,7 @@ mod simulated;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -24,6 +25,9 @@ use crate::shell::say;
 
 /// A request that took longer was noticed.
 const NOTICED: Duration = Duration::from_millis(250);
+const SECOND: Duration = Duration::from_secs(1);
+/// Who is put between clients and clusters.
+const SERVERS: [&str; 3] = ["landfall", "nginx", "haproxy"];
 /// How long a client waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -44,6 +48,9 @@ pub(super) struct Settings {
     /// Also write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Only behind these: landfall, nginx, haproxy.
+    #[arg(long = "server", value_name = "NAME", value_parser = SERVERS)]
+    servers: Vec<String>,
     /// Also tell what became of the requests of every second.
     #[arg(long)]
     seconds: bool,
@@ -61,8 +68,10 @@ trait Place {
     fn balancers(&self) -> &[SocketAddr; 3];
     /// The names of the cluster that answers, and of the next.
     fn clusters(&self) -> [&str; 2];
-    /// Where proxies that stand beside our edge speak from.
-    fn beside(&self) -> Option<IpAddr>;
+    /// Where proxies stand that are to be measured against our edge.
+    fn beside(&self) -> Beside;
+    /// A program there, to be started.
+    fn command(&self, program: &str) -> Result<Command>;
     /// The cluster that answers is lost.
     fn lose(&self, loss: &Loss) -> Result<()>;
     /// It is back, and everything that is of ours is whole.
@@ -73,6 +82,15 @@ trait Place {
     }
     /// Waits until clients at this address are answered by the cluster that should.
     fn settled(&self, address: SocketAddr, host: &str) -> Result<()>;
+}
+
+/// A place beside our edge.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// Where a proxy that stands there listens.
+    listens: IpAddr,
+    /// Where it speaks from, if that has to be said.
+    speaks: Option<IpAddr>,
 }
 
 /// How a cluster is lost.
@@ -109,7 +127,7 @@ struct Outcome {
     failed: usize,
     noticed: usize,
     longest: Duration,
-    /// From the loss until no request failed or was slow any more; none when that never came.
+    /// From the loss until a second began in which no request failed or was slow; none when that never came.
     out: Option<Duration>,
     /// From when it was healed until it answered again.
     back: Option<Duration>,
@@ -145,19 +163,21 @@ fn drill(settings: &Settings, landfall: &Path, directory: &Path) -> Result<Drill
     };
     let s = Duration::from_secs;
     let phases = if settings.quick {
-        Phases { before: s(12), lost: s(8), back: s(10) }
+        Phases { before: s(12), lost: s(8), back: s(20) }
     } else {
-        Phases { before: s(12), lost: s(20), back: s(20) }
+        Phases { before: s(12), lost: s(20), back: s(40) }
     };
     let mut outcomes = Vec::new();
     for loss in place.losses() {
-        for server in ["landfall", "nginx", "haproxy"] {
+        let asked =
+            |server: &&str| settings.servers.is_empty() || settings.servers.iter().any(|name| name == server);
+        for server in SERVERS.into_iter().filter(asked) {
             say(&format!("==> {}: {server}", loss.name));
             let (peer, address, host) = if server == "landfall" {
                 let (address, host) = place.ours();
                 (None, address, host.to_owned())
             } else {
-                let peer = peers::start(server, directory, place.balancers(), place.beside())?;
+                let peer = peers::start(server, directory, &*place)?;
                 let address = peer.address;
                 (Some(peer), address, "localhost".to_owned())
             };
@@ -235,13 +255,17 @@ fn seconds(answers: &[Answer]) {
 fn outcome(loss: &'static str, server: &'static str, answers: &[Answer], near: &str, when: &When) -> Outcome {
     let When { lost, healing, healed } = *when;
     let bad = |answer: &&Answer| answer.by.is_err() || answer.took > NOTICED;
-    let during = || answers.iter().filter(|answer| answer.due + answer.took >= lost && answer.due < healing);
-    let last = during().filter(bad).map(|answer| answer.due.saturating_sub(lost)).max();
-    // Something went wrong until the very end: it never was out.
-    let end = healing.saturating_sub(lost);
-    let out = last.unwrap_or_default();
-    let again = answers.iter().find(|answer| answer.due >= healed && answer.by.as_deref() == Ok(near));
+    // A second begins with the loss, or after a request that was not answered well; and ends before the cluster is healed.
     let after = || answers.iter().filter(|answer| answer.due + answer.took >= lost);
+    let mut begins = lost;
+    for answer in after().filter(|answer| answer.due >= lost).filter(bad) {
+        if answer.due >= begins + SECOND {
+            break;
+        }
+        begins = answer.due;
+    }
+    let out = (begins + SECOND <= healing).then(|| begins - lost);
+    let again = answers.iter().find(|answer| answer.due >= healed && answer.by.as_deref() == Ok(near));
     Outcome {
         loss,
         server,
@@ -249,7 +273,7 @@ fn outcome(loss: &'static str, server: &'static str, answers: &[Answer], near: &
         failed: answers.iter().filter(|answer| answer.by.is_err()).count(),
         noticed: after().filter(bad).count(),
         longest: after().map(|answer| answer.took).max().unwrap_or_default(),
-        out: (out + Duration::from_secs(1) < end).then_some(out),
+        out,
         back: again.map(|answer| answer.due.saturating_sub(healed)),
     }
 }
@@ -298,12 +322,15 @@ mod tests {
             answer(900, 1_300, Ok("next")),
             answer(1_100, 1, Err("reset")),
             answer(1_700, 1, Ok("next")),
+            answer(2_100, 300, Ok("next")),
             answer(5_000, 1, Ok("next")),
             answer(5_200, 1, Ok("near")),
         ];
         let when = When { lost: ms(1_000), healing: ms(4_000), healed: ms(5_000) };
         let seen = outcome("dies", "us", &answers, "near", &when);
-        assert_eq!((seen.requests, seen.failed, seen.noticed), (6, 1, 2));
+        assert_eq!((seen.requests, seen.failed, seen.noticed), (7, 1, 3));
         assert_eq!((seen.longest, seen.out, seen.back), (ms(1_300), Some(ms(100)), Some(ms(200))));
+        let when = When { healing: ms(2_000), ..when };
+        assert_eq!(outcome("dies", "us", &answers, "near", &when).out, None, "healed within the second");
     }
 }

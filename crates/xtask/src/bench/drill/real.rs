@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use landfall_rig::{Config, Rig, Say};
 use serde_json::Value;
 
-use super::{Loss, Place, who};
+use super::{Beside, Loss, Place, who};
 use crate::shell::{output, say};
 
 /// Where clients come in; the closest to it; the next.
@@ -31,6 +31,8 @@ pub(super) struct Real {
     hub: Hub,
     rig: Rig,
     entrance: SocketAddr,
+    /// The machine behind it.
+    node: IpAddr,
     balancers: [SocketAddr; 3],
 }
 
@@ -99,7 +101,9 @@ impl Real {
         let [last, near, next] = MEMBERS;
         let balancers = [at(near)?, at(next)?, at(last)?];
         rig.delay(last, next, APART, 0)?;
-        Ok(Self { hub, rig, entrance, balancers })
+        let mut nodes = rig.plan().clusters.iter().flat_map(|cluster| &cluster.nodes);
+        let node = nodes.find(|node| node.name == first_node(last)).context("a node")?.address.into();
+        Ok(Self { hub, rig, entrance, node, balancers })
     }
 }
 
@@ -111,7 +115,7 @@ fn install(rig: &Rig, hub: &Hub) -> Result<()> {
     for name in MEMBERS {
         let file = image.display().to_string();
         let import = ["--namespace=k8s.io", "images", "import", "--snapshotter=overlayfs", &file];
-        let done = rig.exec(&format!("{name}-1"), "ctr", &import)?;
+        let done = rig.exec(&first_node(name), "ctr", &import)?;
         if !done.status.success() {
             bail!("ctr in {name}: {}", String::from_utf8_lossy(&done.stderr));
         }
@@ -121,6 +125,10 @@ fn install(rig: &Rig, hub: &Hub) -> Result<()> {
         ))?;
     }
     Ok(())
+}
+
+fn first_node(cluster: &str) -> String {
+    format!("{cluster}-1")
 }
 
 /// Where the load balancer of a Service in a cluster carries HTTP.
@@ -166,8 +174,13 @@ impl Place for Real {
         [MEMBERS[1], MEMBERS[2]]
     }
 
-    fn beside(&self) -> Option<IpAddr> {
-        None
+    /// On the machine where our edge is a pod, so that they have the same ways to other clusters.
+    fn beside(&self) -> Beside {
+        Beside { listens: self.node, speaks: None }
+    }
+
+    fn command(&self, program: &str) -> Result<Command> {
+        Ok(self.rig.command(&first_node(MEMBERS[0]), program)?)
     }
 
     fn lose(&self, loss: &Loss) -> Result<()> {
@@ -181,9 +194,7 @@ impl Place for Real {
     }
 
     fn heal(&self) -> Result<()> {
-        self.rig.heal()?;
-        // That, too, was a fault.
-        Ok(self.rig.delay(MEMBERS[0], MEMBERS[2], APART, 0)?)
+        Ok(self.rig.revive()?)
     }
 
     fn settled(&self, address: SocketAddr, host: &str) -> Result<()> {

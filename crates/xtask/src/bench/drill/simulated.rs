@@ -1,13 +1,14 @@
 //! The drill on simulated clusters: a playground.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::overflow::{self, Overflow};
-use super::{Loss, Place, who};
+use super::{Beside, Loss, Place, who};
 use crate::bench::failover::world::{PORT, World};
 
 const HOST: &str = "www.example.com";
@@ -64,8 +65,13 @@ impl Place for Simulated {
         [&self.world.places[1].cluster, &self.world.places[2].cluster]
     }
 
-    fn beside(&self) -> Option<IpAddr> {
-        Some(self.world.places[0].http.ip())
+    fn beside(&self) -> Beside {
+        let speaks = Some(self.world.places[0].http.ip());
+        Beside { listens: Ipv4Addr::LOCALHOST.into(), speaks }
+    }
+
+    fn command(&self, program: &str) -> Result<Command> {
+        Ok(Command::new(program))
     }
 
     fn lose(&self, loss: &Loss) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The proxies and the backend: settings for each, started together, stopped when dropped.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -121,8 +121,8 @@ impl Backend {
             "server {{ listen 127.0.0.1:{port} reuseport; location / {{ default_type text/plain; \
              return 200 \"hello from the backend, it is a short body of some bytes.\\n\"; }} }}"
         );
-        let process = nginx(directory, "backend", &server)?;
-        wait(port)?;
+        let process = nginx(Command::new("nginx"), directory, "backend", &server)?;
+        wait(local(port))?;
         Ok(Self { port, certificate, key, process })
     }
 }
@@ -204,15 +204,21 @@ fn nginx_proxy(directory: &Path, backend: &Backend) -> Result<Contender> {
          proxy_set_header Connection \"\"; proxy_set_header Host $http_host; }} }}",
         upstream("b", behind),
     );
-    let processes = vec![nginx(directory, "nginx", &server)?, nginx(directory, "nginx-far", &there)?];
-    wait(plain)?;
-    wait(far)?;
+    let start = |name, servers: &str| nginx(Command::new("nginx"), directory, name, servers);
+    let processes = vec![start("nginx", &server)?, start("nginx-far", &there)?];
+    wait(local(plain))?;
+    wait(local(far))?;
     let pids = processes.iter().map(|process| worker(process.id())).collect::<Result<_>>()?;
     Ok(Contender { name: "nginx", ports, pids, processes, talk: None })
 }
 
-/// nginx with one worker and some servers.
-pub(in crate::bench) fn nginx(directory: &Path, name: &str, servers: &str) -> Result<Child> {
+/// nginx, to be started as this program, with one worker and some servers.
+pub(in crate::bench) fn nginx(
+    mut program: Command,
+    directory: &Path,
+    name: &str,
+    servers: &str,
+) -> Result<Child> {
     let home = directory.join(name);
     std::fs::create_dir_all(&home)?;
     let shown = home.display();
@@ -226,9 +232,8 @@ pub(in crate::bench) fn nginx(directory: &Path, name: &str, servers: &str) -> Re
          keepalive_timeout 600s;\n{temporary}{servers}\n}}\n"
     );
     std::fs::write(home.join("nginx.conf"), text)?;
-    let mut command = Command::new("nginx");
-    command.arg("-c").arg(home.join("nginx.conf")).arg("-p").arg(&home);
-    quiet(command)
+    program.arg("-c").arg(home.join("nginx.conf")).arg("-p").arg(&home);
+    quiet(program)
 }
 
 fn haproxy(directory: &Path, backend: &Backend) -> Result<Contender> {
@@ -258,19 +263,18 @@ fn haproxy(directory: &Path, backend: &Backend) -> Result<Contender> {
     for (name, text) in [("haproxy.cfg", text), ("haproxy-far.cfg", there)] {
         let file = directory.join(name);
         std::fs::write(&file, text)?;
-        processes.push(haproxy_with(&file)?);
+        processes.push(haproxy_with(Command::new("haproxy"), &file)?);
     }
-    wait(plain)?;
-    wait(far)?;
+    wait(local(plain))?;
+    wait(local(far))?;
     let pids = processes.iter().map(Child::id).collect();
     Ok(Contender { name: "haproxy", ports, pids, processes, talk: None })
 }
 
-/// haproxy with these settings.
-pub(in crate::bench) fn haproxy_with(file: &Path) -> Result<Child> {
-    let mut command = Command::new("haproxy");
-    command.arg("-f").arg(file);
-    quiet(command)
+/// haproxy, to be started as this program, with these settings.
+pub(in crate::bench) fn haproxy_with(mut program: Command, file: &Path) -> Result<Child> {
+    program.arg("-f").arg(file);
+    quiet(program)
 }
 
 fn quiet(mut command: Command) -> Result<Child> {
@@ -286,15 +290,19 @@ fn worker(pid: u32) -> Result<u32> {
 }
 
 /// Waits until somebody listens.
-pub(in crate::bench) fn wait(port: u16) -> Result<()> {
+pub(in crate::bench) fn wait(address: SocketAddr) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(20) {
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        if TcpStream::connect(address).is_ok() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("nobody listens on port {port}")
+    bail!("nobody listens at {address}")
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 pub(in crate::bench) fn free_port() -> Result<u16> {
