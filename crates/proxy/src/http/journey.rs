@@ -419,10 +419,15 @@ impl<'a> Journey<'a> {
         let core = &self.ticket.core;
         let now = core.local(self.errand.target);
         let changed = now.version != local.version || endpoint.is_out(core.ticker.now_ms());
-        let lost = changed && !now.stands_by(endpoint, core.ticker.now_ms());
+        let given_up = || changed && !now.stands_by(endpoint, core.ticker.now_ms());
+        // It need not be waited for until its connections end.
+        let silent = || match &endpoint.reach {
+            Reach::Peer { edge, .. } => core.peers.is_silent(edge),
+            Reach::Direct(_) => false,
+        };
         // One that is given up may answer all the same: somebody else must be there to be asked.
         let elsewhere = || now.may_leave(endpoint, &self.tried, core, |at| self.allows(&now, at));
-        lost && self.may_send_again(local) && elsewhere()
+        self.may_send_again(local) && (given_up() || silent()) && elsewhere()
     }
 
     /// A request as it is written to a connection: HTTP/2 has the host in the target.

@@ -109,6 +109,12 @@ impl<B> Pool<B> {
         edges.iter().filter(|(_, edge)| edge.is_silent()).map(|(name, _)| name.clone()).collect()
     }
 
+    /// Whether all that is heard of an edge is more silence than usual.
+    pub(crate) fn is_silent(&self, edge: &str) -> bool {
+        let known = self.edges.lock().get(edge).cloned();
+        known.is_some_and(|known| known.is_silent() && known.slots.iter().all(Slot::is_silent_or_shut))
+    }
+
     fn edge(&self, name: &str) -> Arc<Edge<B>> {
         let mut edges = self.edges.lock();
         if let Some(edge) = edges.get(name) {
@@ -140,6 +146,17 @@ impl<B> Slot<B> {
         self.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(|open| open.leads_to(address)))
     }
 
+    /// Whether there is a connection, which is more silent than usual.
+    fn is_silent(&self) -> bool {
+        self.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(Open::is_silent))
+    }
+
+    /// The same, or there is none.
+    fn is_silent_or_shut(&self) -> bool {
+        let speaks = |open: &Open<B>| !open.sender.is_closed() && !open.silence.is_unusual();
+        self.open.try_lock().map_or(true, |open| !open.as_ref().is_some_and(speaks))
+    }
+
     fn is_warm(&self, address: &str) -> bool {
         match self.open.try_lock() {
             Ok(open) => open.as_ref().is_some_and(|open| open.leads_to(address)),
@@ -150,6 +167,10 @@ impl<B> Slot<B> {
 }
 
 impl<B> Open<B> {
+    fn is_silent(&self) -> bool {
+        !self.sender.is_closed() && self.silence.is_unusual()
+    }
+
     /// Whether it leads there, and takes something new.
     fn leads_to(&self, address: &str) -> bool {
         !self.sender.is_closed() && self.address == address && self.since.elapsed() < AGE_MAX
@@ -163,8 +184,7 @@ impl<B> Edge<B> {
     }
 
     fn is_silent(&self) -> bool {
-        let silent = |open: &Open<B>| !open.sender.is_closed() && open.silence.is_unusual();
-        self.slots.iter().any(|slot| slot.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(silent)))
+        self.slots.iter().any(Slot::is_silent)
     }
 
     fn is_open(&self) -> bool {

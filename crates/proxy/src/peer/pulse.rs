@@ -5,8 +5,8 @@
 //! gives nobody up for it. Roads not taken: hyper's own time limit for pings looks at the clock before it reads, and takes
 //! nothing but a pong for a sign of life, so bulk on its way to us would count as silence.
 //!
-//! Long before that it is told whether an edge is more silent than it usually is. What it has been sent waits on; what comes meanwhile
-//! goes elsewhere, so that less is to be asked again should it turn out to be lost.
+//! Long before that it is told whether an edge is more silent than it usually is. What comes meanwhile goes elsewhere; and what it has been sent and
+//! may be sent twice is asked of somebody else, as far as the budget for that goes. Its other requests wait on.
 
 use std::io;
 use std::pin::Pin;
