@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http2::SendRequest;
@@ -34,6 +34,8 @@ pub(crate) struct Pool<B> {
 /// One edge.
 struct Edge<B> {
     next: AtomicUsize,
+    /// A connection has ended by silence, and nobody was told yet.
+    ended: AtomicBool,
     slots: [Slot<B>; CONNECTIONS],
 }
 
@@ -82,7 +84,9 @@ impl<B> Pool<B> {
         if slot.tries.load(Ordering::Acquire) != tries && open.is_none() {
             return Err(ConnectError::Slow);
         }
-        *open = None;
+        if open.take().is_some_and(|open| open.silence.take_ended()) {
+            known.ended.store(true, Ordering::Relaxed);
+        }
         let made = self.open(edge, address, speak).await;
         slot.tries.fetch_add(1, Ordering::AcqRel);
         let (sender, silence) = made?;
@@ -109,10 +113,16 @@ impl<B> Pool<B> {
         edges.iter().filter(|(_, edge)| edge.is_silent()).map(|(name, _)| name.clone()).collect()
     }
 
+    /// Edges of which nothing is heard any more, and a connection to which has ended by their silence since this was asked last.
+    pub(crate) fn given_up(&self) -> Vec<String> {
+        let edges = self.edges.lock();
+        edges.iter().filter(|(_, edge)| edge.take_ended()).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether all that is heard of an edge is more silence than usual.
     pub(crate) fn is_silent(&self, edge: &str) -> bool {
         let known = self.edges.lock().get(edge).cloned();
-        known.is_some_and(|known| known.is_silent() && known.slots.iter().all(Slot::is_silent_or_shut))
+        known.is_some_and(|known| known.is_silent() && !known.speaks())
     }
 
     fn edge(&self, name: &str) -> Arc<Edge<B>> {
@@ -151,10 +161,15 @@ impl<B> Slot<B> {
         self.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(Open::is_silent))
     }
 
-    /// The same, or there is none.
-    fn is_silent_or_shut(&self) -> bool {
+    /// Whether there is one that is not.
+    fn speaks(&self) -> bool {
         let speaks = |open: &Open<B>| !open.sender.is_closed() && !open.silence.is_unusual();
-        self.open.try_lock().map_or(true, |open| !open.as_ref().is_some_and(speaks))
+        self.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(speaks))
+    }
+
+    fn take_ended(&self) -> bool {
+        let ended = |open: &Open<B>| open.silence.take_ended();
+        self.open.try_lock().is_ok_and(|open| open.as_ref().is_some_and(ended))
     }
 
     fn is_warm(&self, address: &str) -> bool {
@@ -180,7 +195,17 @@ impl<B> Open<B> {
 impl<B> Edge<B> {
     fn new() -> Self {
         let slot = || Slot { tries: AtomicUsize::new(0), open: Turn::new(None) };
-        Self { next: AtomicUsize::new(0), slots: std::array::from_fn(|_| slot()) }
+        let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { next, ended, slots: std::array::from_fn(|_| slot()) }
+    }
+
+    fn speaks(&self) -> bool {
+        self.slots.iter().any(Slot::speaks)
+    }
+
+    fn take_ended(&self) -> bool {
+        let of_slots = self.slots.iter().filter(|slot| slot.take_ended()).count() > 0;
+        (self.ended.swap(false, Ordering::Relaxed) || of_slots) && !self.speaks()
     }
 
     fn is_silent(&self) -> bool {

@@ -35,12 +35,23 @@ const FORGET_BEATS: u32 = 100;
 
 /// Whether the other end of a connection is more silent than usual.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Silence(Arc<AtomicBool>);
+pub(crate) struct Silence(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    unusual: AtomicBool,
+    ended: AtomicBool,
+}
 
 impl Silence {
     /// Whether it is.
     pub(crate) fn is_unusual(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.unusual.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection has ended by it. Told once.
+    pub(crate) fn take_ended(&self) -> bool {
+        self.0.ended.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -77,7 +88,7 @@ impl<S> Pulse<S> {
     fn heard(&mut self) {
         self.usual = self.usual.max(self.silent);
         if self.silent >= UNUSUAL_BEATS {
-            self.silence.0.store(false, Ordering::Relaxed);
+            self.silence.0.unusual.store(false, Ordering::Relaxed);
         }
         self.silent = 0;
     }
@@ -90,7 +101,7 @@ impl<S> Pulse<S> {
             (self.remembered, self.usual) = (0, self.usual.saturating_sub(1).max(USUAL_LEAST));
         }
         if self.silent >= self.usual + UNUSUAL_BEATS {
-            self.silence.0.store(true, Ordering::Relaxed);
+            self.silence.0.unusual.store(true, Ordering::Relaxed);
         }
     }
 
@@ -100,6 +111,7 @@ impl<S> Pulse<S> {
             self.beat();
             let most = if self.blocked.contains(&true) { BLOCKED_BEATS_MAX } else { SILENT_BEATS_MAX };
             if self.silent > most {
+                self.silence.0.ended.store(true, Ordering::Relaxed);
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the other edge is silent");
                 return Poll::Ready(Err(error));
             }
@@ -189,8 +201,10 @@ mod tests {
     #[tokio::test]
     async fn silence_ends_it() {
         let (mut pulse, _other) = ends(64);
+        let silence = pulse.silence();
         let error = pulse.read_u8().await.expect_err("nobody speaks");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(silence.is_unusual() && silence.take_ended() && !silence.take_ended());
     }
 
     #[tokio::test]

@@ -19,8 +19,13 @@ pub(crate) type Way = (Arc<str>, Arc<str>);
 /// How long nothing new is sent to an edge that is more silent than usual; it is looked at again before that.
 const SPARED_MS: u64 = 150;
 
-/// Spares edges that are more silent than usual: what comes meanwhile goes elsewhere, as far as it can.
+/// Spares edges that are more silent than usual: what comes meanwhile goes elsewhere, as far as it can. Those whose connections have ended by
+/// it are left out, also when nobody waited for them any more who could tell.
 pub(crate) fn spare_silent(core: &Core) {
+    let given_up = core.peers.given_up();
+    if !given_up.is_empty() {
+        core.each_local(|local| local.leave_out(core, &given_up));
+    }
     let silent = core.peers.silent();
     if !silent.is_empty() {
         let until_ms = core.ticker.now_ms() + SPARED_MS;

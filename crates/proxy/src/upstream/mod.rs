@@ -234,13 +234,27 @@ impl Local {
 
     /// Nothing new goes to these edges until then, if there is somebody else.
     pub(crate) fn spare(&self, edges: &[String], until_ms: u64) {
-        for endpoint in self.endpoints() {
-            if let Reach::Peer { edge, .. } = &endpoint.reach
-                && edges.iter().any(|one| **one == **edge)
-            {
-                endpoint.spare(until_ms);
-            }
+        self.among(edges).for_each(|endpoint| endpoint.spare(until_ms));
+    }
+
+    /// Leaves these edges out: they cannot be reached.
+    pub(crate) fn leave_out(&self, core: &Core, edges: &[String]) {
+        let (now_ms, first) = (core.ticker.now_ms(), self.service.outlier.out.min(UNREACHABLE_OUT));
+        // It has failed like any other that is left out: one request tries it when it is back, and an answer clears it.
+        let left_out = |endpoint: &&Rc<Endpoint>| endpoint.failed(1) && endpoint.leave_out(now_ms, first);
+        for endpoint in self.among(edges).filter(left_out) {
+            core.shared.meters.rare.ejected.inc();
+            let service = self.name().unwrap_or_default();
+            tracing::warn!(%service, endpoint = ?endpoint.reach, "left out: it is silent");
         }
+    }
+
+    /// Those of its endpoints that are reached by these edges.
+    fn among<'a>(&'a self, edges: &'a [String]) -> impl Iterator<Item = &'a Rc<Endpoint>> {
+        self.endpoints().filter(|endpoint| match &endpoint.reach {
+            Reach::Peer { edge, .. } => edges.iter().any(|one| **one == **edge),
+            Reach::Direct(_) => false,
+        })
     }
 
     /// The endpoints of the first clusters that are not the own.

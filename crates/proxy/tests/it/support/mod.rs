@@ -4,6 +4,7 @@ pub(crate) mod backend;
 pub(crate) mod certs;
 pub(crate) mod frames;
 pub(crate) mod raw;
+pub(crate) mod relay;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
