@@ -105,6 +105,8 @@ pub enum AccessLog {
     Off,
     /// Those that failed: 5xx, and those whose answer broke off.
     Errors,
+    /// Those, and those that were asked more than once.
+    Retried,
     /// One of so many, and those that failed.
     Sampled(u32),
 }

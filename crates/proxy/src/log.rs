@@ -49,6 +49,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) status: StatusCode,
     pub(crate) took: Duration,
     pub(crate) retries: u32,
+    /// The clusters that were asked before, one after the other.
+    pub(crate) tried: &'a [Arc<str>],
     /// What went wrong, if something did.
     pub(crate) fault: Option<&'a str>,
     /// Its answer broke off.
@@ -79,10 +81,12 @@ impl Log {
     }
 
     /// Whether a request that ended so is one of those that are written down.
-    fn takes(&self, failed: bool) -> bool {
+    fn takes(&self, entry: &Entry<'_>) -> bool {
+        let failed = entry.is_failed();
         match self.which {
             AccessLog::Off => false,
             AccessLog::Errors => failed,
+            AccessLog::Retried => failed || entry.retries > 0,
             AccessLog::Sampled(every) => {
                 let one_of_many = self.count.fetch_add(1, Ordering::Relaxed).is_multiple_of(every.max(1));
                 one_of_many || failed
@@ -92,7 +96,7 @@ impl Log {
 
     /// Writes a request down, if it is one of those.
     pub(crate) fn write(&self, entry: &Entry<'_>) {
-        if !self.takes(entry.is_failed()) {
+        if !self.takes(entry) {
             return;
         }
         let Some(lines) = &self.lines else { return tell(entry) };
@@ -129,6 +133,7 @@ fn line(entry: &Entry<'_>, edge: &str) -> String {
         "endpoint": endpoint,
         "why": known(entry.why),
         "retries": entry.retries,
+        "tried": (!entry.tried.is_empty()).then(|| entry.tried.iter().map(|cluster| &**cluster).collect::<Vec<_>>()),
         "fault": entry.fault,
         "trace": entry.trace,
     });

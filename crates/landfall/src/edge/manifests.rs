@@ -320,7 +320,7 @@ mod tests {
         );
         check(&["--acces-log=all"], Some("unexpected argument '--acces-log'"));
         check(&["--hub=https://elsewhere"], Some("cannot be used multiple times"));
-        check(&["--access-log=some"], Some("expected off, errors, all"));
+        check(&["--access-log=some"], Some("expected off, errors, retried, all"));
         check(&["token"], Some("the subcommand 'token' cannot be used"));
 
         let pods = PodOptions {

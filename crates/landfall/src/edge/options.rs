@@ -101,7 +101,7 @@ pub(crate) struct DaemonOptions {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) proxy_threads: usize,
 
-    /// Which requests are written down: off, errors, all, or 1/N for one of N and the errors.
+    /// Which requests are written down: off, errors, retried (errors, and those that were asked more than once), all, or 1/N for one of N and the errors.
     #[arg(long, default_value = "errors", value_name = "WHICH")]
     pub(crate) access_log: Logged,
 
@@ -215,9 +215,10 @@ impl FromStr for Logged {
         match (text, text.strip_prefix("1/").map(str::parse)) {
             ("off", _) => Ok(Self(AccessLog::Off)),
             ("errors", _) => Ok(Self(AccessLog::Errors)),
+            ("retried", _) => Ok(Self(AccessLog::Retried)),
             ("all", _) => Ok(Self(AccessLog::Sampled(1))),
             (_, Some(Ok(of))) if of > 0 => Ok(Self(AccessLog::Sampled(of))),
-            _ => Err("expected off, errors, all, or 1/N such as 1/100"),
+            _ => Err("expected off, errors, retried, all, or 1/N such as 1/100"),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, Uri};
+use smallvec::SmallVec;
 
 use super::handle::Ticket;
 use super::journey::Errand;
@@ -26,9 +27,14 @@ pub(super) struct Account {
     cluster: Option<Arc<str>>,
     why: &'static str,
     retries: u32,
+    /// Who was asked before.
+    tried: Tried,
     /// What went wrong, if something did.
     fault: Option<Cow<'static, str>>,
 }
+
+/// The clusters that were asked in vain, one after the other.
+pub(super) type Tried = SmallVec<[Arc<str>; 2]>;
 
 /// How it ended.
 pub(super) struct End<'a> {
@@ -57,13 +63,14 @@ impl Account {
             cluster: None,
             why: "",
             retries: 0,
+            tried: Tried::new(),
             fault: None,
         }))
     }
 
     /// It went to a cluster.
-    pub(super) fn went(&mut self, cluster: Arc<str>, why: &'static str, retries: u32) {
-        (self.cluster, self.why, self.retries) = (Some(cluster), why, retries);
+    pub(super) fn went(&mut self, cluster: Arc<str>, why: &'static str, retries: u32, tried: Tried) {
+        (self.cluster, self.why, self.retries, self.tried) = (Some(cluster), why, retries, tried);
     }
 
     /// Something went wrong.
@@ -89,6 +96,7 @@ impl Account {
                 status: end.status,
                 took: end.took,
                 retries: self.retries,
+                tried: &self.tried,
                 fault: self.fault.as_deref(),
                 broke_off: end.broke_off,
                 trace: self.span.as_ref().map(Started::trace).as_deref(),

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::Received;
 use super::exchange::Exchange;
 use crate::ticker::{Deadline, Ticker};
 
@@ -19,7 +20,7 @@ use crate::ticker::{Deadline, Ticker};
 pub(crate) enum BodyError {
     /// Whoever sent it is gone.
     #[error("the sender is gone")]
-    Gone(#[source] hyper::Error),
+    Gone(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// It is longer than it may be.
     #[error("the body is too long")]
     TooLong,
@@ -53,7 +54,7 @@ pub(crate) struct Stream {
 
 /// A body that a client sends.
 struct Source {
-    body: Incoming,
+    body: Received,
     /// Bytes that may still come.
     left: u64,
     progress: Rc<Progress>,
@@ -104,7 +105,7 @@ impl Progress {
 
 impl Upload {
     /// A body as it comes; `most` bytes of it are taken.
-    pub(crate) fn new(body: Incoming, most: Option<u64>, progress: Rc<Progress>) -> Self {
+    pub(crate) fn new(body: Received, most: Option<u64>, progress: Rc<Progress>) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
         }
@@ -287,7 +288,9 @@ impl Download {
                 self.end();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(self.broken(BodyError::Gone(error))))),
+            Poll::Ready(Some(Err(error))) => {
+                Poll::Ready(Some(Err(self.broken(BodyError::Gone(error.into())))))
+            }
             Poll::Pending if Pin::new(&mut self.idle).poll(cx).is_ready() => {
                 Poll::Ready(Some(Err(self.broken(BodyError::Idle))))
             }

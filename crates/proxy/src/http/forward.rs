@@ -14,7 +14,7 @@ use super::body::{BodyError, Progress};
 use super::exchange::Exchange;
 use super::handle::Ticket;
 use super::journey::{Arrival, Errand, Head, Journey};
-use super::{Body, Upload, answer, headers, upgrade};
+use super::{Body, Received, Upload, answer, headers, upgrade};
 use crate::orca;
 use crate::peer::wire;
 use crate::ticker::Deadline;
@@ -25,7 +25,7 @@ pub(super) async fn forward(
     ticket: Ticket,
     errand: Errand<'_>,
     mut parts: Parts,
-    body: Incoming,
+    body: Received,
     upgrade: Option<upgrade::Asked>,
 ) -> Response<Body> {
     let core = ticket.core.clone();
@@ -59,7 +59,7 @@ pub(super) async fn forward(
                 meter.used(used);
             }
             if let Some(account) = &mut account {
-                account.went(local.cluster(choice), why.word(), retries);
+                account.went(local.cluster(choice), why.word(), retries, journey.clusters.clone());
             }
             let exchange = Exchange {
                 meter,
@@ -93,7 +93,7 @@ fn failure(
     let (status, took) = (journey.status(fault), journey.began.elapsed());
     meter.ended(status, took);
     if let Some(mut account) = account {
-        account.went(local.cluster(choice), "", retries);
+        account.went(local.cluster(choice), "", retries, journey.clusters.clone());
         account.failed(fault.word());
         account.close(ticket, &End { status, took, endpoint: None, broke_off: false });
     }

@@ -1,6 +1,5 @@
 //! A request comes in: it is looked at, its route is found, and what the route says is done.
 
-use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,14 +8,16 @@ use http::header::{HOST, STRICT_TRANSPORT_SECURITY, VIA};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use hyper::body::{Body as _, Incoming};
+use http_body::Body as _;
 use landfall_runtime::clock;
+use tokio::sync::oneshot;
 
 use super::forward::forward;
 use super::headers::PEER_TARGET;
 use super::journey::Errand;
 use super::target::{self, Refusal};
-use super::{Body, Conn, answer, own};
+use super::upgrade::{self, Tunnel};
+use super::{Answering, Body, Conn, Received, answer, own};
 use crate::core::Core;
 use crate::peer;
 use crate::table::{Action, Plan, Route};
@@ -31,13 +32,23 @@ pub(crate) struct Ticket {
     pub(super) core: Rc<Core>,
     pub(super) conn: Rc<Conn>,
     pub(crate) began: Instant,
+    /// What endpoints say before they answer is passed on there.
+    pub(super) interim: Option<Answering>,
+}
+
+/// What a stream of HTTP/2 has beside its request.
+pub(crate) struct Stream {
+    /// By what it is answered.
+    pub(crate) answering: Answering,
+    /// It asks to become a WebSocket: that is what will come, once that is agreed on.
+    pub(crate) upgrade: Option<oneshot::Receiver<Tunnel>>,
 }
 
 impl Ticket {
     pub(crate) fn new(core: Rc<Core>, conn: Rc<Conn>) -> Self {
         core.requests.set(core.requests.get() + 1);
         conn.state.serves();
-        Self { core, conn, began: clock::instant() }
+        Self { core, conn, began: clock::instant(), interim: None }
     }
 }
 
@@ -52,12 +63,25 @@ impl Drop for Ticket {
 pub(crate) async fn handle(
     core: Rc<Core>,
     conn: Rc<Conn>,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
-    Ok(serve(Ticket::new(core, conn), request).await)
+    mut request: Request<Received>,
+    stream: Option<Stream>,
+) -> Response<Body> {
+    let mut ticket = Ticket::new(core, conn);
+    let upgrade = match stream {
+        None => upgrade::asked(&mut request),
+        Some(stream) => {
+            ticket.interim = Some(stream.answering);
+            stream.upgrade.map(upgrade::Asked::websocket)
+        }
+    };
+    serve(ticket, request, upgrade).await
 }
 
-async fn serve(ticket: Ticket, mut request: Request<Incoming>) -> Response<Body> {
+async fn serve(
+    ticket: Ticket,
+    request: Request<Received>,
+    upgrade: Option<upgrade::Asked>,
+) -> Response<Body> {
     if ticket.core.requests.get() > ticket.core.requests_max() {
         ticket.core.shared.meters.rare.shed.inc();
         let (parts, _) = request.into_parts();
@@ -77,7 +101,6 @@ async fn serve(ticket: Ticket, mut request: Request<Incoming>) -> Response<Body>
         return Box::pin(peer::end::open(&ticket.core.shared.beside.ports, &ticket.conn.state, request))
             .await;
     }
-    let upgrade = super::upgrade::asked(&mut request);
     let (mut parts, body) = request.into_parts();
     let asked = match target::read(&parts.method, &parts.uri, parts.version, &parts.headers) {
         Ok(asked) => asked,
@@ -121,13 +144,17 @@ fn refuse(ticket: &Ticket, parts: &Parts, refusal: Refusal) -> Response<Body> {
     let (status, why) = match refusal {
         Refusal::Host => (StatusCode::BAD_REQUEST, "a request names one host"),
         Refusal::Target => (StatusCode::BAD_REQUEST, "that is no path"),
+        // RFC 9220, 3: what a stream may become is told by the server.
+        Refusal::Connect if parts.extensions.get::<h2::ext::Protocol>().is_some() => {
+            (StatusCode::NOT_IMPLEMENTED, "no such protocol is spoken here")
+        }
         Refusal::Connect => (StatusCode::METHOD_NOT_ALLOWED, "this is no tunnel"),
     };
     own::no(ticket, parts, status, why)
 }
 
 /// What speaks against a request whatever its route is.
-fn look(ticket: &Ticket, parts: &Parts, body: &Incoming) -> Option<(StatusCode, &'static str)> {
+fn look(ticket: &Ticket, parts: &Parts, body: &Received) -> Option<(StatusCode, &'static str)> {
     let most = ticket.core.shared.config.limits.body_bytes;
     if most.is_some_and(|most| body.size_hint().lower() > most) {
         return Some((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"));
@@ -160,8 +187,8 @@ async fn act(
     ticket: Ticket,
     route: &Route,
     parts: Parts,
-    body: Incoming,
-    upgrade: Option<super::upgrade::Asked>,
+    body: Received,
+    upgrade: Option<upgrade::Asked>,
 ) -> Response<Body> {
     let (answer, why) = match &route.action {
         Action::Service(target) => {
@@ -204,8 +231,8 @@ fn not_here(ticket: &Ticket, parts: &Parts, status: StatusCode, why: &'static st
 async fn from_peer(
     ticket: Ticket,
     mut parts: Parts,
-    body: Incoming,
-    upgrade: Option<super::upgrade::Asked>,
+    body: Received,
+    upgrade: Option<upgrade::Asked>,
 ) -> Response<Body> {
     let edge = ticket.conn.info.from_peer.as_ref();
     if edge.is_none_or(|edge| !ticket.core.shared.beside.link.still_has(edge)) {

@@ -33,7 +33,7 @@ pub(super) fn upgrade_of(headers: &HeaderMap, version: Version) -> Option<Header
 }
 
 /// Takes away what is for one hop only.
-pub(super) fn strip_hop(headers: &mut HeaderMap) {
+pub(crate) fn strip_hop(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         strip_named(headers);
     }

@@ -16,6 +16,7 @@ use landfall_runtime::clock;
 use smallvec::SmallVec;
 
 use super::Upload;
+use super::account::Tried;
 use super::body::{Again, Progress};
 use super::handle::Ticket;
 use super::headers::{self, PEER_TARGET};
@@ -74,6 +75,8 @@ pub(super) struct Journey<'a> {
     pub(super) whole: Option<Deadline>,
     tried: SmallVec<[Rc<Endpoint>; 4]>,
     passed: SmallVec<[u16; 4]>,
+    /// The clusters of all that were tried, for whoever tells of it.
+    pub(super) clusters: Tried,
     /// So often it was sent to somebody who did not answer.
     sent: u32,
     /// So often it was held back.
@@ -132,6 +135,7 @@ impl<'a> Journey<'a> {
             whole,
             tried: SmallVec::new(),
             passed: SmallVec::new(),
+            clusters: Tried::new(),
             sent: 0,
             holds: 0,
             luck,
@@ -182,6 +186,7 @@ impl<'a> Journey<'a> {
                 break;
             };
             self.tried.push(active.endpoint.clone());
+            self.clusters.push(local.cluster(choice));
             drop(active);
             if !self.goes_on(local, &mut last, retries).await {
                 break;
@@ -437,6 +442,9 @@ impl<'a> Journey<'a> {
         *request.headers_mut() = head.headers;
         *request.uri_mut() = head.uri;
         if !sender.takes_many() {
+            if let Some(interim) = &self.ticket.interim {
+                interim.listen(&mut request);
+            }
             return request;
         }
         if let Reach::Peer { .. } = reach

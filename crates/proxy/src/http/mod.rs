@@ -7,8 +7,8 @@
 //!                                                                                  connection back at its end)
 //! ```
 //!
-//! Reading order: `conn` (who asks), `handle`, `target`, `headers`, `forward`, `journey`, `held`, `exchange`, `account`,
-//! `body`, `own`, `answer`, `upgrade`.
+//! Reading order: `conn` (who asks), `received` (what comes with it), `handle`, `target`, `headers`, `forward`, `journey`, `held`, `interim`,
+//! `exchange`, `account`, `body`, `own`, `answer`, `upgrade`.
 
 mod account;
 mod answer;
@@ -19,13 +19,19 @@ mod forward;
 mod handle;
 mod headers;
 mod held;
+mod interim;
 mod journey;
 mod own;
+mod received;
 mod target;
 mod upgrade;
 
 pub(crate) use body::{Body, BodyError, Upload};
 pub(crate) use conn::{Conn, ConnInfo, TlsInfo};
-pub(crate) use handle::{Ticket, handle};
+pub(crate) use handle::{Stream, Ticket, handle};
+pub(crate) use headers::strip_hop;
 pub(crate) use held::{HELD_MAX, SHORT_MAX};
+pub(crate) use interim::Answering;
+pub(crate) use received::Received;
 pub(crate) use target::{plain_host, plain_path};
+pub(crate) use upgrade::Tunnel;

@@ -44,6 +44,7 @@ pub(super) fn count(ticket: &Ticket, parts: &Parts, plan: &Plan, why: Option<&st
         status,
         took,
         retries: 0,
+        tried: &[],
         fault: why,
         broke_off: false,
         trace: None,

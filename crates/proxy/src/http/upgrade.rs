@@ -1,36 +1,60 @@
 //! Upgrades: a client and an endpoint agree to speak something else, and we carry their bytes both ways.
 
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
+use h2::{RecvStream, SendStream};
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::sync::oneshot;
 
 use super::exchange::Exchange;
-use super::headers;
+use super::{Received, headers};
 use crate::core::Core;
 
 /// A client asks to speak something else.
 pub(crate) struct Asked {
     to: HeaderValue,
-    client: OnUpgrade,
+    client: Client,
+}
+
+/// Where its bytes come from once it does.
+enum Client {
+    /// The whole connection.
+    Connection(OnUpgrade),
+    /// A stream of HTTP/2.
+    Stream(oneshot::Receiver<Tunnel>),
+}
+
+/// A stream of HTTP/2 on which something else is spoken.
+pub(crate) struct Tunnel {
+    pub(crate) send: SendStream<Bytes>,
+    pub(crate) receive: RecvStream,
 }
 
 /// Bytes that are carried at once.
 const CHUNK: usize = 16 << 10;
 
 /// What a request asks to change to, if it does.
-pub(super) fn asked(request: &mut Request<Incoming>) -> Option<Asked> {
+pub(super) fn asked(request: &mut Request<Received>) -> Option<Asked> {
     let to = headers::upgrade_of(request.headers(), request.version())?;
-    Some(Asked { to, client: hyper::upgrade::on(request) })
+    Some(Asked { to, client: Client::Connection(hyper::upgrade::on(request)) })
 }
 
 impl Asked {
+    /// A stream of HTTP/2 asks to become a WebSocket.
+    pub(super) fn websocket(stream: oneshot::Receiver<Tunnel>) -> Self {
+        Self { to: HeaderValue::from_static("websocket"), client: Client::Stream(stream) }
+    }
+
     /// Asks the endpoint for the same.
     pub(super) fn ask(&self, headers: &mut HeaderMap) {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -50,12 +74,28 @@ impl Asked {
         headers::for_client(response.headers_mut());
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         response.headers_mut().insert(UPGRADE, to);
-        // hyper is done with the connection once it is upgraded; it is open all the same, and has its time when the proxy stops.
-        let open = Open::new(core.clone());
         tokio::task::spawn_local(async move {
-            let _held = (exchange, open);
-            let (Ok(client), Ok(endpoint)) = (self.client.await, endpoint.await) else { return };
-            carry(&core, client, endpoint, idle).await;
+            let _held = exchange;
+            let moved = Moved::new(core.clone());
+            match self.client {
+                Client::Connection(client) => {
+                    // hyper is done with the connection once it is upgraded; it is open all the same, and has its time when the proxy stops.
+                    let _open = Open::new(core);
+                    let (Ok(client), Ok(endpoint)) = (client.await, endpoint.await) else { return };
+                    let (from_client, to_client) = split(TokioIo::new(client));
+                    let (from_endpoint, to_endpoint) = split(TokioIo::new(endpoint));
+                    let up = one_way(&moved, from_client, to_endpoint);
+                    let down = one_way(&moved, from_endpoint, to_client);
+                    carry(&moved, up, down, idle).await;
+                }
+                Client::Stream(client) => {
+                    let (Ok(client), Ok(endpoint)) = (client.await, endpoint.await) else { return };
+                    let (from_endpoint, to_endpoint) = split(TokioIo::new(endpoint));
+                    let up = from_stream(&moved, client.receive, to_endpoint);
+                    let down = to_stream(&moved, from_endpoint, client.send);
+                    carry(&moved, up, down, idle).await;
+                }
+            }
         });
     }
 }
@@ -76,18 +116,30 @@ impl Drop for Open {
     }
 }
 
+/// When something was last carried, either way.
+struct Moved {
+    core: Rc<Core>,
+    at_ms: Cell<u64>,
+}
+
+impl Moved {
+    fn new(core: Rc<Core>) -> Self {
+        let at_ms = Cell::new(core.ticker.now_ms());
+        Self { core, at_ms }
+    }
+
+    fn now(&self) {
+        self.at_ms.set(self.core.ticker.now_ms());
+    }
+}
+
 /// Carries bytes both ways until both are done, or nothing moves for too long.
-async fn carry(core: &Rc<Core>, client: Upgraded, endpoint: Upgraded, idle: Duration) {
-    let (from_client, to_client) = split(TokioIo::new(client));
-    let (from_endpoint, to_endpoint) = split(TokioIo::new(endpoint));
-    let moved = Rc::new(std::cell::Cell::new(core.ticker.now_ms()));
-    let up = one_way(core, from_client, to_endpoint, moved.clone());
-    let down = one_way(core, from_endpoint, to_client, moved.clone());
+async fn carry(moved: &Moved, up: impl Future<Output = ()>, down: impl Future<Output = ()>, idle: Duration) {
+    let ticker = &moved.core.ticker;
     let watch = async {
         loop {
-            core.ticker.after(idle.min(Duration::from_secs(1))).await;
-            let still_ms = core.ticker.now_ms().saturating_sub(moved.get());
-            if still_ms > crate::ticker::millis(idle) {
+            ticker.after(idle.min(Duration::from_secs(1))).await;
+            if ticker.now_ms().saturating_sub(moved.at_ms.get()) > crate::ticker::millis(idle) {
                 return;
             }
         }
@@ -95,16 +147,11 @@ async fn carry(core: &Rc<Core>, client: Upgraded, endpoint: Upgraded, idle: Dura
     tokio::select! { _ = async { tokio::join!(up, down) } => {}, () = watch => {} }
 }
 
-async fn one_way(
-    core: &Rc<Core>,
-    mut from: ReadHalf<TokioIo<Upgraded>>,
-    mut to: WriteHalf<TokioIo<Upgraded>>,
-    moved: Rc<std::cell::Cell<u64>>,
-) {
+async fn one_way(moved: &Moved, mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
     let mut chunk = vec![0; CHUNK];
     loop {
         let read = from.read(&mut chunk).await.unwrap_or(0);
-        moved.set(core.ticker.now_ms());
+        moved.now();
         let Some(bytes) = chunk.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
         if to.write_all(bytes).await.is_err() || to.flush().await.is_err() {
             break;
@@ -112,4 +159,38 @@ async fn one_way(
     }
     // The other way may still have something to say.
     let _ = to.shutdown().await;
+}
+
+/// The same, from a stream of HTTP/2: what was written makes room for as much.
+async fn from_stream(moved: &Moved, mut from: RecvStream, mut to: impl AsyncWrite + Unpin) {
+    while let Some(Ok(bytes)) = from.data().await {
+        moved.now();
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+            break;
+        }
+        // It fails where the stream is gone, which the next look shows.
+        let _ = from.flow_control().release_capacity(bytes.len());
+    }
+    let _ = to.shutdown().await;
+}
+
+/// The same, to a stream of HTTP/2: so much at once as it has room for.
+async fn to_stream(moved: &Moved, mut from: impl AsyncRead + Unpin, mut to: SendStream<Bytes>) {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let read = from.read(&mut chunk).await.unwrap_or(0);
+        moved.now();
+        let mut bytes = Bytes::copy_from_slice(chunk.get(..read).unwrap_or_default());
+        if bytes.is_empty() {
+            break;
+        }
+        while !bytes.is_empty() {
+            to.reserve_capacity(bytes.len());
+            let Some(Ok(room)) = poll_fn(|cx| to.poll_capacity(cx)).await else { return };
+            if to.send_data(bytes.split_to(room.min(bytes.len())), false).is_err() {
+                return;
+            }
+        }
+    }
+    let _ = to.send_data(Bytes::new(), true);
 }

@@ -145,6 +145,7 @@ impl Trip<'_> {
             status,
             took: self.began.elapsed(),
             retries: 0,
+            tried: &[],
             fault,
             broke_off: self.broke_off.is_some(),
             trace: None,

@@ -4,14 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
 use super::tunnel::refuse;
 use super::wire::{Carries, Order};
 use crate::clients::State;
 use crate::haproxy::{self, Ends};
-use crate::http::Body;
+use crate::http::{Body, Received};
 use crate::l4::Ports;
 use crate::l4::dial::{Datagrams, Wanted};
 use crate::l4::splice::splice;
@@ -21,7 +20,7 @@ use crate::l4::udp::carry_frames;
 pub(crate) async fn open(
     ports: &Arc<Ports>,
     link: &Arc<State>,
-    request: Request<Incoming>,
+    request: Request<Received>,
 ) -> Response<Body> {
     let Some(order) = Order::read(request.headers()) else { return refuse("the order is not whole") };
     if order.carries == Carries::Look {

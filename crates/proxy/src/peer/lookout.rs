@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use imbl::OrdMap;
@@ -24,7 +23,7 @@ use super::link::{ConnectError, Link};
 use super::tunnel::{TunnelError, Tunnels, refuse};
 use super::wire::{Carries, Order};
 use crate::guard::Guard;
-use crate::http::Body;
+use crate::http::{Body, Received};
 use crate::l4::splice::splice;
 use crate::world::{Endpoints, Key, World};
 
@@ -118,7 +117,7 @@ impl Shown {
     pub(crate) async fn open(
         &self,
         order: &Order,
-        request: Request<Incoming>,
+        request: Request<Received>,
         spawn: impl FnOnce(Look),
     ) -> Response<Body> {
         let Some(mut endpoints) = self.endpoints(&order.service) else { return refuse(NOT_KNOWN) };

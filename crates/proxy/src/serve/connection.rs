@@ -2,6 +2,7 @@
 //!
 //! This is where whoever accepts streams hands them over: plain TCP, TLS once its handshake is done, another edge.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -12,25 +13,22 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::LocalExecutor;
+use super::http2::Http2;
 use super::io::Io;
 use crate::clients::{Order, State};
 use crate::core::Core;
-use crate::http::{Conn, ConnInfo, handle};
+use crate::http::{Conn, ConnInfo, Received, handle};
 use crate::lane;
 use crate::peer::tunnel;
 
 /// What an HTTP/2 client says first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Streams that a client may open and reset before we have looked at them.
-const RESETS_MAX: u32 = 50;
-/// Streams that another edge may have open on one connection.
+/// Streams that another edge, which speaks for many clients, may have open on one connection.
 const PEER_STREAMS: u32 = 10_000;
-/// Bytes that a client may send before they are passed on: of a stream, and of all.
-const STREAM_WINDOW: u32 = 128 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// Serves a client until it is gone, its time is over, or the proxy ends.
 pub(crate) async fn connection<S>(core: &Rc<Core>, mut stream: S, info: ConnInfo)
@@ -58,31 +56,31 @@ where
             None => return,
         }
     };
+    let io = Io::new(stream, before, state.clone(), http2);
+    if http2 && !peer {
+        let connection = Http2::new(core.clone(), conn, io);
+        return drive(&state, connection, |connection| connection.get_mut().finish()).await;
+    }
     let service = {
         let core = core.clone();
         // In a box: hyper moves it about, and has room for one with every connection, whether it asks for anything or not.
-        service_fn(move |request: Request<Incoming>| Box::pin(handle(core.clone(), conn.clone(), request)))
+        service_fn(move |request: Request<Incoming>| {
+            Box::pin(answered(handle(core.clone(), conn.clone(), request.map(Received::Hyper), None)))
+        })
     };
     let limits = &core.shared.config.limits;
+    let io = TokioIo::new(io);
     if http2 {
-        let io = Io::new(stream, before, state.clone(), true);
         let head_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
-        // Another edge speaks for many clients.
-        let (streams, resets, stream_window, window) = if peer {
-            (PEER_STREAMS, PEER_STREAMS, tunnel::STREAM_WINDOW, tunnel::CONNECTION_WINDOW)
-        } else {
-            (limits.streams, RESETS_MAX, STREAM_WINDOW, CONNECTION_WINDOW)
-        };
         let connection = http2::Builder::new(LocalExecutor)
-            .max_concurrent_streams(streams)
-            .max_pending_accept_reset_streams(usize::try_from(resets).unwrap_or(usize::MAX))
+            .max_concurrent_streams(PEER_STREAMS)
+            .max_pending_accept_reset_streams(usize::try_from(PEER_STREAMS).unwrap_or(usize::MAX))
             .max_header_list_size(head_bytes)
-            .initial_stream_window_size(stream_window)
-            .initial_connection_window_size(window)
+            .initial_stream_window_size(tunnel::STREAM_WINDOW)
+            .initial_connection_window_size(tunnel::CONNECTION_WINDOW)
             .serve_connection(io, service);
         drive(&state, connection, |connection| connection.graceful_shutdown()).await;
     } else {
-        let io = Io::new(stream, before, state.clone(), false);
         let connection = http1::Builder::new()
             .half_close(true)
             .max_header_size(limits.head_bytes)
@@ -91,6 +89,11 @@ where
             .with_upgrades();
         drive(&state, connection, |connection| connection.graceful_shutdown()).await;
     }
+}
+
+/// An answer as hyper wants it: there always is one.
+async fn answered<T>(answering: impl Future<Output = T>) -> Result<T, Infallible> {
+    Ok(answering.await)
 }
 
 /// Reads until it is clear whether the client speaks HTTP/2.

@@ -1,19 +1,17 @@
-//! A client's bytes, as hyper reads them: tells when a request begins, and gives back what was looked at before.
+//! A client's bytes, as they are read: tells when a request begins, and gives back what was looked at before.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::clients::State;
 
 /// A client's stream.
 pub(super) struct Io<S> {
-    inner: TokioIo<S>,
+    inner: S,
     /// Read already, and not yet taken.
     before: Vec<u8>,
     /// Told when bytes come, and when they do not go.
@@ -23,8 +21,8 @@ pub(super) struct Io<S> {
 }
 
 impl<S> Io<S> {
-    pub(super) fn new(stream: S, before: Vec<u8>, state: Arc<State>, http2: bool) -> Self {
-        Self { inner: TokioIo::new(stream), before, state, http2 }
+    pub(super) fn new(inner: S, before: Vec<u8>, state: Arc<State>, http2: bool) -> Self {
+        Self { inner, before, state, http2 }
     }
 
     /// Tells whether the client takes what is written.
@@ -34,11 +32,11 @@ impl<S> Io<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Read for Io<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        mut buf: ReadBufCursor<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.before.is_empty() {
             let count = self.before.len().min(buf.remaining());
@@ -55,7 +53,7 @@ impl<S: AsyncRead + Unpin> Read for Io<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Write for Io<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.told(written)

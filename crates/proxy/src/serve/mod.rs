@@ -1,9 +1,10 @@
 //! Serving: threads, each with a runtime, listeners and connections of its own.
 //!
 //! Reading order: `listen` (sockets), `worker` (a thread), `connection` (one client: the seam for whoever accepts streams),
-//! `io` (its bytes).
+//! `http2` (one that speaks it), `io` (its bytes).
 
 mod connection;
+mod http2;
 mod io;
 mod listen;
 mod worker;

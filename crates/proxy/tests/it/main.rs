@@ -11,6 +11,7 @@ mod disagree;
 mod floods;
 mod forward;
 mod holds;
+mod http2;
 mod https;
 mod limits;
 mod link;

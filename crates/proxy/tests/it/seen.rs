@@ -53,6 +53,38 @@ async fn every_line_of_the_access_log_says_why() {
     assert_eq!(lines.len(), 3, "what went well is not among the errors");
 }
 
+/// Whom a request was asked of in vain is told, of those alone that were asked more than once if that is wanted.
+#[tokio::test]
+async fn the_log_tells_who_was_asked_in_vain() {
+    let (dir, backend) = (tempfile::tempdir().unwrap(), Backend::new("one").await);
+    let file = dir.path().join("access.log");
+    let to = LogTo::File(file.clone());
+    let config = Config { access_log: AccessLog::Retried, access_log_to: to, ..Config::default() };
+    let broken = backend::script(|mut stream| async move {
+        backend::read_head(&mut stream).await;
+    })
+    .await;
+    let rig = Rig::with_config(&[backend.address, broken], config);
+    // The less busy of two is asked: some come to the one that closes, until it is left out.
+    let mut sent = 0;
+    while std::fs::read_to_string(&file).unwrap().is_empty() {
+        let request = format!("DELETE /{sent} HTTP/1.1\r\nhost: a\r\n\r\n");
+        assert_eq!(ask(rig.address(), &request).await.unwrap().status, 200);
+        sent += 1;
+    }
+    rig.stop().await;
+    let lines = lines(&file, 1).await;
+    assert!(lines.len() <= backend.requests(), "those that went well are not told of");
+    for line in lines {
+        assert_eq!((&line["status"], &line["tried"]), (&200.into(), &serde_json::json!([OWN])), "{line}");
+        assert_eq!(
+            (&line["retries"], &line["endpoint"]),
+            (&1.into(), &backend.address.to_string().into()),
+            "{line}"
+        );
+    }
+}
+
 /// The lines of an access log, as soon as there are so many.
 async fn lines(file: &Path, many: usize) -> Vec<Value> {
     loop {

@@ -1,0 +1,214 @@
+//! A client that speaks HTTP/2, on the crate `h2` itself: hyper's server has no way to say anything before an answer.
+//!
+//! Streams may become WebSockets (RFC 8441): to endpoints they are what HTTP/1.1 knows as such. Other edges come in by hyper's server, whose
+//! streams become tunnels.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use h2::server::{Builder, Connection, Handshake, SendResponse};
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{CONTENT_LENGTH, DATE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use landfall_runtime::clock;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
+
+use super::io::Io;
+use crate::core::Core;
+use crate::http::{Answering, Body, Conn, Received, Stream, Tunnel, handle, strip_hop};
+
+/// Streams that a client may open and reset before we have looked at them.
+const RESETS_MAX: usize = 50;
+/// Bytes that a client may send before they are passed on: of a stream, and of all.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// A connection, served as long as it is polled.
+pub(super) struct Http2<S> {
+    core: Rc<Core>,
+    conn: Rc<Conn>,
+    phase: Phase<S>,
+    finishing: bool,
+}
+
+enum Phase<S> {
+    Greets(Handshake<Io<S>, Bytes>),
+    Serves(Connection<Io<S>, Bytes>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
+    pub(super) fn new(core: Rc<Core>, conn: Rc<Conn>, io: Io<S>) -> Self {
+        let limits = &core.shared.config.limits;
+        let mut builder = Builder::new();
+        builder
+            .max_concurrent_streams(limits.streams)
+            .max_pending_accept_reset_streams(RESETS_MAX)
+            .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .enable_connect_protocol();
+        let phase = Phase::Greets(builder.handshake(io));
+        Self { core, conn, phase, finishing: false }
+    }
+
+    /// Takes no new requests, and ends after those that it has.
+    pub(super) fn finish(&mut self) {
+        self.finishing = true;
+        if let Phase::Serves(connection) = &mut self.phase {
+            connection.graceful_shutdown();
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Http2<S> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.phase {
+                Phase::Greets(handshake) => {
+                    let Ok(mut connection) = ready!(Pin::new(handshake).poll(cx)) else {
+                        return Poll::Ready(());
+                    };
+                    if this.finishing {
+                        connection.graceful_shutdown();
+                    }
+                    this.phase = Phase::Serves(connection);
+                }
+                Phase::Serves(connection) => {
+                    // What went wrong is the client's to know.
+                    let Some(Ok((request, answer))) = ready!(connection.poll_accept(cx)) else {
+                        return Poll::Ready(());
+                    };
+                    tokio::task::spawn_local(stream(this.core.clone(), this.conn.clone(), request, answer));
+                }
+            }
+        }
+    }
+}
+
+/// One request and its answer.
+async fn stream(core: Rc<Core>, conn: Rc<Conn>, request: Request<RecvStream>, answer: SendResponse<Bytes>) {
+    let answering = Answering::new(answer);
+    let (request, upgrade) = read(&core, request);
+    let (tunnel, upgrade) =
+        upgrade.map_or((None, None), |(tunnel, receive, wait)| (Some((tunnel, receive)), Some(wait)));
+    let serving = handle(core, conn, request, Some(Stream { answering: answering.clone(), upgrade }));
+    let answer = {
+        let mut serving = pin!(serving);
+        // Nobody asks for an answer that its client has given up.
+        poll_fn(|cx| match serving.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => answering.poll_gone(cx).map(|()| None),
+        })
+        .await
+    };
+    let Some(answer) = answer else { return };
+    let (mut head, body) = ready_to_send(answer);
+    if let Some((tunnel, receive)) = tunnel
+        && head.status() == StatusCode::SWITCHING_PROTOCOLS
+    {
+        *head.status_mut() = StatusCode::OK;
+        head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
+        if let Ok(send) = answering.answer(head, false) {
+            // Whoever is to carry it may have given up.
+            let _ = tunnel.send(Tunnel { send, receive });
+        }
+        return;
+    }
+    let ends = body.is_end_stream();
+    if let Ok(to) = answering.answer(head, ends)
+        && !ends
+    {
+        send(body, to).await;
+    }
+}
+
+type Upgrade = (oneshot::Sender<Tunnel>, RecvStream, oneshot::Receiver<Tunnel>);
+
+/// A request as it is handled; and what its stream becomes, if it asks for that.
+fn read(core: &Core, request: Request<RecvStream>) -> (Request<Received>, Option<Upgrade>) {
+    let (mut parts, stream) = request.into_parts();
+    let protocol = parts.extensions.get::<h2::ext::Protocol>();
+    if parts.method == Method::CONNECT && protocol.is_some_and(|to| to.as_str() == "websocket") {
+        parts.method = Method::GET;
+        parts.headers.insert(SEC_WEBSOCKET_KEY, fresh_key(core));
+        let (tunnel, wait) = oneshot::channel();
+        return (Request::from_parts(parts, Received::Empty), Some((tunnel, stream, wait)));
+    }
+    let body = Received::stream(&parts.headers, stream);
+    (Request::from_parts(parts, body), None)
+}
+
+/// What HTTP/1.1 wants of whoever asks for a WebSocket, and HTTP/2 does not: sixteen bytes.
+fn fresh_key(core: &Core) -> HeaderValue {
+    let bytes = [core.luck().to_be_bytes(), core.luck().to_be_bytes()].concat();
+    HeaderValue::try_from(STANDARD.encode(bytes)).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// The head of an answer with what belongs there, and its body.
+fn ready_to_send(answer: Response<Body>) -> (Response<()>, Body) {
+    let (mut parts, body) = answer.into_parts();
+    strip_hop(&mut parts.headers);
+    if !parts.headers.contains_key(DATE) {
+        let now = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + clock::since_epoch());
+        parts.headers.extend(HeaderValue::try_from(now).ok().map(|now| (DATE, now)));
+    }
+    if !body.is_end_stream()
+        && let Some(length) = body.size_hint().exact()
+    {
+        parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    (Response::from_parts(parts, ()), body)
+}
+
+/// Sends a body as fast as its client takes it.
+async fn send(body: Body, mut to: SendStream<Bytes>) {
+    let mut body = pin!(body);
+    loop {
+        to.reserve_capacity(1);
+        let next = poll_fn(|cx| {
+            while to.capacity() == 0 {
+                match ready!(to.poll_capacity(cx)) {
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return Poll::Ready(Err(())),
+                }
+            }
+            if to.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err(()));
+            }
+            body.as_mut().poll_frame(cx).map(Ok)
+        });
+        let sent = match next.await {
+            // The client is gone.
+            Err(()) => return,
+            Ok(None) => to.send_data(Bytes::new(), true).map(|()| true),
+            Ok(Some(Err(_))) => {
+                to.send_reset(Reason::INTERNAL_ERROR);
+                return;
+            }
+            Ok(Some(Ok(frame))) => match frame.into_data() {
+                Ok(bytes) => {
+                    let ends = body.is_end_stream();
+                    to.send_data(bytes, ends).map(|()| ends)
+                }
+                Err(frame) => {
+                    to.reserve_capacity(0);
+                    to.send_trailers(frame.into_trailers().unwrap_or_default()).map(|()| true)
+                }
+            },
+        };
+        if !matches!(sent, Ok(false)) {
+            return;
+        }
+    }
+}
