@@ -1,6 +1,6 @@
 //! Running other programs and speaking to the person who waits for them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -12,10 +12,12 @@ pub(crate) fn say(line: &str) {
     println!("{line}");
 }
 
-/// The root of the checkout.
+/// The root of the checkout: the one that cargo was called in. Checkouts may share what they have built, so where this was built says
+/// something only when nobody else does.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_owned()
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    here.ancestors().nth(2).unwrap_or(&here).to_owned()
 }
 
 /// Runs a program in the checkout and shows what it prints; an error if it fails.

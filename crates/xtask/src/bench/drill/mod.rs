@@ -2,8 +2,9 @@
 //!
 //! Three clusters of a playground, or real ones of a rig. Clients come in at the first, whose own pods are not to be asked; the second answers,
 //! and is lost: it dies, or falls silent. Ours is the edge of the first cluster. nginx and haproxy are configured as one would by hand, with the
-//! three clusters' load balancers and the checks they have. Each has the machine to itself while it is measured; all face the same.
+//! three clusters' load balancers and the checks they have. When the lost one was out of rotation is told by their access logs. Each has the machine to itself while it is measured; all face the same.
 
+mod asked;
 mod overflow;
 mod peers;
 mod real;
@@ -15,6 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use landfall_sim::clients::{Answer, Asking, Clients, tally};
 use serde_json::{Value, json};
 
@@ -76,6 +78,10 @@ trait Place {
     fn lose(&self, loss: &Loss) -> Result<()>;
     /// It is back, and everything that is of ours is whole.
     fn heal(&self) -> Result<()>;
+    /// What our edges have written down of requests; none where they do not.
+    fn log(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
     /// What becomes of more requests than a cluster can carry; where that can be told.
     fn overflow(&self) -> Option<Result<Overflow>> {
         None
@@ -111,6 +117,8 @@ struct Phases {
 
 /// What happened when, from the beginning.
 struct When {
+    /// The beginning, since the epoch.
+    began: Duration,
     /// The cluster was lost.
     lost: Duration,
     /// It began to be healed.
@@ -127,8 +135,10 @@ struct Outcome {
     failed: usize,
     noticed: usize,
     longest: Duration,
-    /// From the loss until a second began in which no request failed or was slow; none when that never came.
+    /// From the loss until the last request came that was sent to the lost cluster; none where nobody wrote that down.
     out: Option<Duration>,
+    /// From the loss until a second began in which no request failed or was slow; none when that never came.
+    quiet: Option<Duration>,
     /// From when it was healed until it answered again.
     back: Option<Duration>,
 }
@@ -189,11 +199,21 @@ fn drill(settings: &Settings, landfall: &Path, directory: &Path) -> Result<Drill
                 per_second: settings.rate,
                 patience: PATIENCE,
             };
-            let (outcome, answers) = once(&*place, loss, server, asking, phases)?;
+            let (when, answers) = once(&*place, loss, asking, phases)?;
             if settings.seconds {
                 seconds(&answers);
             }
-            outcomes.push(outcome);
+            let log = match &peer {
+                Some(peer) => Some(std::fs::read_to_string(&peer.log)?),
+                None => place.log()?,
+            };
+            let near = place.clusters()[0];
+            let asked = log.map(|log| asked::of(server, &log, near, place.balancers()[0]));
+            outcomes.push(Outcome {
+                loss: loss.name,
+                server,
+                ..outcome(&answers, asked.as_deref(), near, &when)
+            });
             drop(peer);
         }
     }
@@ -219,10 +239,10 @@ fn who(address: SocketAddr, host: &str) -> Result<String> {
 fn once(
     place: &dyn Place,
     loss: &'static Loss,
-    server: &'static str,
     asking: Asking,
     phases: Phases,
-) -> Result<(Outcome, Vec<Answer>)> {
+) -> Result<(When, Vec<Answer>)> {
+    let began = Duration::try_from(Timestamp::now().as_duration())?;
     let clients = Clients::begin(asking).context("no clients")?;
     std::thread::sleep(phases.before);
     let lost = clients.elapsed();
@@ -233,9 +253,7 @@ fn once(
     place.heal()?;
     let healed = clients.elapsed();
     std::thread::sleep(phases.back);
-    let answers = clients.end();
-    let [near, _] = place.clusters();
-    Ok((outcome(loss.name, server, &answers, near, &When { lost, healing, healed }), answers))
+    Ok((When { began, lost, healing, healed }, clients.end()))
 }
 
 /// Prints who answered the requests that were due in each second, what went wrong, and how long the slowest took.
@@ -252,8 +270,8 @@ fn seconds(answers: &[Answer]) {
     }
 }
 
-fn outcome(loss: &'static str, server: &'static str, answers: &[Answer], near: &str, when: &When) -> Outcome {
-    let When { lost, healing, healed } = *when;
+fn outcome(answers: &[Answer], asked: Option<&[Duration]>, near: &str, when: &When) -> Outcome {
+    let When { began, lost, healing, healed } = *when;
     let bad = |answer: &&Answer| answer.by.is_err() || answer.took > NOTICED;
     // A second begins with the loss, or after a request that was not answered well; and ends before the cluster is healed.
     let after = || answers.iter().filter(|answer| answer.due + answer.took >= lost);
@@ -264,16 +282,24 @@ fn outcome(loss: &'static str, server: &'static str, answers: &[Answer], near: &
         }
         begins = answer.due;
     }
-    let out = (begins + SECOND <= healing).then(|| begins - lost);
+    let quiet = (begins + SECOND <= healing).then(|| begins - lost);
+    // It was asked by whoever it answered, and by those of whom the server tells.
+    let out = asked.map(|asked| {
+        let answered = answers.iter().filter(|answer| answer.by.as_deref() == Ok(near));
+        let all = asked.iter().copied().chain(answered.map(|answer| began + answer.due));
+        let last = all.filter(|came| (began + lost..began + healing).contains(came)).max();
+        last.unwrap_or_default().saturating_sub(began + lost)
+    });
     let again = answers.iter().find(|answer| answer.due >= healed && answer.by.as_deref() == Ok(near));
     Outcome {
-        loss,
-        server,
+        loss: "",
+        server: "",
         requests: answers.len(),
         failed: answers.iter().filter(|answer| answer.by.is_err()).count(),
         noticed: after().filter(bad).count(),
         longest: after().map(|answer| answer.took).max().unwrap_or_default(),
         out,
+        quiet,
         back: again.map(|answer| answer.due.saturating_sub(healed)),
     }
 }
@@ -282,7 +308,7 @@ impl Outcome {
     fn json(&self) -> Value {
         let s = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         json!({"loss": self.loss, "server": self.server, "requests": self.requests, "failed": self.failed, "noticed": self.noticed,
-            "longestS": self.longest.as_secs_f64(), "outOfRotationS": s(self.out), "backS": s(self.back)})
+            "longestS": self.longest.as_secs_f64(), "outOfRotationS": s(self.out), "quietS": s(self.quiet), "backS": s(self.back)})
     }
 }
 
@@ -292,14 +318,14 @@ fn show(place: &str, rate: u32, outcomes: &[Outcome]) {
     };
     say("");
     say(&format!(
-        "| {place}, {rate} requests/s: the cluster that answers | server | requests | failed | over 250 ms | longest, s | out of rotation after, s | back after, s |"
+        "| {place}, {rate} requests/s: the cluster that answers | server | requests | failed | over 250 ms | longest, s | out of rotation after, s | all fast again after, s | back after, s |"
     ));
-    say("|---|---|--:|--:|--:|--:|--:|--:|");
+    say("|---|---|--:|--:|--:|--:|--:|--:|--:|");
     for one in outcomes {
-        let (out, back) = (s(one.out, "never"), s(one.back, "not yet"));
+        let (out, quiet, back) = (s(one.out, "not told"), s(one.quiet, "never"), s(one.back, "not yet"));
         let Outcome { loss, server, requests, failed, noticed, longest, .. } = one;
         say(&format!(
-            "| {loss} | {server} | {requests} | {failed} | {noticed} | {:.2} | {out} | {back} |",
+            "| {loss} | {server} | {requests} | {failed} | {noticed} | {:.2} | {out} | {quiet} | {back} |",
             longest.as_secs_f64()
         ));
     }
@@ -326,11 +352,16 @@ mod tests {
             answer(5_000, 1, Ok("next")),
             answer(5_200, 1, Ok("near")),
         ];
-        let when = When { lost: ms(1_000), healing: ms(4_000), healed: ms(5_000) };
-        let seen = outcome("dies", "us", &answers, "near", &when);
+        let when = When { began: ms(70_000), lost: ms(1_000), healing: ms(4_000), healed: ms(5_000) };
+        // When requests came that were sent to the lost cluster: before, after, and when it was healed.
+        let asked = [ms(70_900), ms(71_100), ms(71_400), ms(74_100)];
+        let seen = outcome(&answers, Some(&asked), "near", &when);
         assert_eq!((seen.requests, seen.failed, seen.noticed), (7, 1, 3));
-        assert_eq!((seen.longest, seen.out, seen.back), (ms(1_300), Some(ms(100)), Some(ms(200))));
+        assert_eq!((seen.longest, seen.quiet, seen.back), (ms(1_300), Some(ms(100)), Some(ms(200))));
+        assert_eq!(seen.out, Some(ms(400)));
+        assert_eq!(outcome(&answers, None, "near", &when).out, None, "nobody wrote it down");
+        assert_eq!(outcome(&answers, Some(&[]), "near", &when).out, Some(ms(0)), "none was sent there");
         let when = When { healing: ms(2_000), ..when };
-        assert_eq!(outcome("dies", "us", &answers, "near", &when).out, None, "healed within the second");
+        assert_eq!(outcome(&answers, None, "near", &when).quiet, None, "healed within the second");
     }
 }

@@ -23,6 +23,9 @@ const LOSSES: &[Loss] = &[
     Loss { name: "loses its power, and falls silent", fault: &["kill"] },
     Loss { name: "is cut off, and falls silent", fault: &["cut"] },
 ];
+/// Where an edge writes down its requests; and where its machine has that.
+const LOG: &str = "/data/access.log";
+const LOGS: &str = "cat /var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/data/access.log";
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -77,7 +80,12 @@ impl Hub {
 
     fn landfall(&self, line: &str) -> Result<String> {
         let mut command = Command::new(&self.landfall);
-        command.args(line.split_whitespace()).arg("--hub-kubeconfig").arg(self.kubeconfig());
+        // What follows these is the edge's.
+        let (own, edges) = line.split_once(" -- ").map_or((line, None), |(own, edges)| (own, Some(edges)));
+        command.args(own.split_whitespace()).arg("--hub-kubeconfig").arg(self.kubeconfig());
+        if let Some(edges) = edges {
+            command.arg("--").args(edges.split_whitespace());
+        }
         output(command.env_remove("KUBECONFIG"))
     }
 }
@@ -120,8 +128,14 @@ fn install(rig: &Rig, hub: &Hub) -> Result<()> {
             bail!("ctr in {name}: {}", String::from_utf8_lossy(&done.stderr));
         }
         hub.landfall(&format!("join {name} --kubeconfig {members} --context {name}"))?;
+        // Those where clients come in write down whom they asked in vain.
+        let log = if name == MEMBERS[0] {
+            format!("-- --access-log retried --access-log-file {LOG}")
+        } else {
+            String::new()
+        };
         hub.landfall(&format!(
-            "edge install --kubeconfig {members} --context {name} --service-type LoadBalancer --image {IMAGE}"
+            "edge install --kubeconfig {members} --context {name} --service-type LoadBalancer --image {IMAGE} {log}"
         ))?;
     }
     Ok(())
@@ -195,6 +209,14 @@ impl Place for Real {
 
     fn heal(&self) -> Result<()> {
         Ok(self.rig.revive()?)
+    }
+
+    fn log(&self) -> Result<Option<String>> {
+        let read = self.rig.exec(&first_node(MEMBERS[0]), "sh", &["-c", LOGS])?;
+        if !read.status.success() {
+            bail!("the edges' log: {}", String::from_utf8_lossy(&read.stderr));
+        }
+        Ok(Some(String::from_utf8_lossy(&read.stdout).into_owned()))
     }
 
     fn settled(&self, address: SocketAddr, host: &str) -> Result<()> {

@@ -233,7 +233,7 @@ pub(in crate::bench) fn nginx(
     );
     std::fs::write(home.join("nginx.conf"), text)?;
     program.arg("-c").arg(home.join("nginx.conf")).arg("-p").arg(&home);
-    quiet(program)
+    quiet(program, Stdio::null())
 }
 
 fn haproxy(directory: &Path, backend: &Backend) -> Result<Contender> {
@@ -263,7 +263,7 @@ fn haproxy(directory: &Path, backend: &Backend) -> Result<Contender> {
     for (name, text) in [("haproxy.cfg", text), ("haproxy-far.cfg", there)] {
         let file = directory.join(name);
         std::fs::write(&file, text)?;
-        processes.push(haproxy_with(Command::new("haproxy"), &file)?);
+        processes.push(haproxy_with(Command::new("haproxy"), &file, Stdio::null())?);
     }
     wait(local(plain))?;
     wait(local(far))?;
@@ -271,15 +271,15 @@ fn haproxy(directory: &Path, backend: &Backend) -> Result<Contender> {
     Ok(Contender { name: "haproxy", ports, pids, processes, talk: None })
 }
 
-/// haproxy, to be started as this program, with these settings.
-pub(in crate::bench) fn haproxy_with(mut program: Command, file: &Path) -> Result<Child> {
+/// haproxy, to be started as this program, with these settings; what it logs goes there.
+pub(in crate::bench) fn haproxy_with(mut program: Command, file: &Path, log: Stdio) -> Result<Child> {
     program.arg("-f").arg(file);
-    quiet(program)
+    quiet(program, log)
 }
 
-fn quiet(mut command: Command) -> Result<Child> {
+fn quiet(mut command: Command, says: Stdio) -> Result<Child> {
     let shown = format!("{command:?}");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(says).stderr(Stdio::null());
     command.spawn().with_context(|| format!("cannot start {shown}"))
 }
 
