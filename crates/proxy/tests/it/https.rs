@@ -24,7 +24,7 @@ use crate::support::certs::{Authority, run, write};
 use crate::support::{Rig, key, port_of};
 
 /// A proxy with HTTPS, and where it is.
-fn rig(endpoints: &[SocketAddr]) -> (Rig, SocketAddr) {
+pub(crate) fn rig(endpoints: &[SocketAddr]) -> (Rig, SocketAddr) {
     let https = vec![([127, 0, 0, 1], 0).into()];
     let mut rig = Rig::new(Config { threads: 2, https, ..Config::default() });
     rig.serve("web", endpoints, |_| {});
@@ -33,7 +33,7 @@ fn rig(endpoints: &[SocketAddr]) -> (Rig, SocketAddr) {
 }
 
 /// Everything of some hosts goes to `web`, under a certificate.
-fn route(hosts: &[&str], secret: &str, options: RouteOptions) -> Arc<RoutePlanSpec> {
+pub(crate) fn route(hosts: &[&str], secret: &str, options: RouteOptions) -> Arc<RoutePlanSpec> {
     let action = RouteAction { service: Some(port_of("web")), ..RouteAction::default() };
     let path = RoutePath { path: "/".into(), compare: RouteMatch::Prefix, action };
     Arc::new(RoutePlanSpec {

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bombs;
+mod browser;
 mod buckets;
 mod choice;
 mod corpus;
