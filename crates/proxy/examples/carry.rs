@@ -186,8 +186,12 @@ fn plan(cluster: &str) -> TrafficPlanSpec {
 fn changes(proxy: &Proxy, world: &mut World, times: usize, gap: Duration) {
     let mut client = TcpStream::connect(proxy.addresses()[0]).unwrap();
     client.set_nodelay(true).unwrap();
-    let (mut took, mut compiled) = (Vec::new(), Vec::new());
+    let (mut took, mut compiled, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for n in 0..times {
+        // What it takes to ask at all: a change is not seen sooner.
+        let began = Instant::now();
+        ask(&mut client);
+        alone.push(began.elapsed());
         let body = format!("{n:08}");
         let fixed = FixedResponseAction { status_code: 200, body: Some(body.clone()), content_type: None };
         let action = RouteAction { fixed_response: Some(Box::new(fixed)), ..RouteAction::default() };
@@ -201,15 +205,19 @@ fn changes(proxy: &Proxy, world: &mut World, times: usize, gap: Duration) {
     }
     took.sort_unstable();
     compiled.sort_unstable();
+    alone.sort_unstable();
     let at = |all: &[Duration], percent: usize| {
         all[(all.len() * percent / 100).min(all.len() - 1)].as_secs_f64() * 1e3
     };
     println!(
-        "changed {times} live_p50_ms {:.3} live_p99_ms {:.3} live_max_ms {:.3} compile_p99_ms {:.3}",
+        "changed {times} live_p50_ms {:.3} live_p99_ms {:.3} live_max_ms {:.3} compile_p99_ms {:.3} ask_p99_ms {:.3} \
+         ask_max_ms {:.3}",
         at(&took, 50),
         at(&took, 99),
         at(&took, 100),
-        at(&compiled, 99)
+        at(&compiled, 99),
+        at(&alone, 99),
+        at(&alone, 100)
     );
 }
 

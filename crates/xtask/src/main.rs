@@ -2,6 +2,7 @@
 
 mod arch;
 mod bench;
+mod fuzz;
 mod r#gen;
 mod kubernetes;
 mod rig;
@@ -24,6 +25,8 @@ enum Cli {
     Test(test::Options),
     /// Measures us and the peer side by side.
     Bench(bench::Options),
+    /// Runs the fuzzers, each for a while.
+    Fuzz(fuzz::Options),
     /// Draws the crates into docs/arch and fails when a layer rule is broken.
     Arch(arch::Options),
     /// Builds the real Kubernetes binaries that tests and benchmarks compare with (once; they are cached).
@@ -41,6 +44,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse() {
         Cli::Test(options) => test::run(&options),
         Cli::Bench(options) => bench::run(&options),
+        Cli::Fuzz(options) => fuzz::run_all(&options),
         Cli::Arch(options) => arch::run(&options),
         Cli::Kubernetes => kubernetes::binaries().map(|found| shell::say(&format!("{}", found.display()))),
         Cli::Rig(options) => rig::run(&options),

@@ -125,6 +125,10 @@ fn arrived(
         upgrade.agree(core, &mut response, exchange, idle);
         return response.map(|_| Body::empty());
     }
+    if response.status().is_success() && upgrade.is_some_and(|upgrade| upgrade.is_stream()) {
+        exchange.status = Fault::Garbage.status();
+        return answer::plain(exchange.status, "the endpoint speaks no WebSocket");
+    }
     headers::for_client(response.headers_mut());
     if exchange.ticket.conn.info.from_peer.is_some() {
         wire::strip(response.headers_mut());

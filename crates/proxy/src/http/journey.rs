@@ -303,7 +303,7 @@ impl<'a> Journey<'a> {
         let alone = call.is_alone(&endpoint.reach);
         let linked = matches!(endpoint.reach, Reach::Peer { .. }) && !alone;
         loop {
-            let kept = if alone { None } else { endpoint.take() };
+            let kept = if alone { None } else { endpoint.take(call.upgrade) };
             let reused = kept.is_some();
             let mut sender = match kept {
                 Some(sender) => sender,

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream};
+use h2::RecvStream;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame, SizeHint};
@@ -51,8 +51,7 @@ impl Stream {
                     self.left = self.left.map(|left| left.saturating_sub(length));
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
-                // Whoever wants to say no more, and nothing is wrong (RFC 9113, 8.1), is done.
-                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                // Whatever the reason is: what a client gives up is not whole (RFC 9113, 8.1 lets servers alone end a stream so).
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => self.whole = true,
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
@@ -55,6 +55,11 @@ impl Asked {
         Self { to: HeaderValue::from_static("websocket"), client: Client::Stream(stream) }
     }
 
+    /// Whether a stream of HTTP/2 asks: to its client any success means that the WebSocket is open.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.client, Client::Stream(_))
+    }
+
     /// Asks the endpoint for the same.
     pub(super) fn ask(&self, headers: &mut HeaderMap) {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -84,16 +89,19 @@ impl Asked {
                     let (Ok(client), Ok(endpoint)) = (client.await, endpoint.await) else { return };
                     let (from_client, to_client) = split(TokioIo::new(client));
                     let (from_endpoint, to_endpoint) = split(TokioIo::new(endpoint));
-                    let up = one_way(&moved, from_client, to_endpoint);
-                    let down = one_way(&moved, from_endpoint, to_client);
-                    carry(&moved, up, down, idle).await;
+                    let (up, down) = (
+                        one_way(&moved, from_client, to_endpoint),
+                        one_way(&moved, from_endpoint, to_client),
+                    );
+                    carry(&moved, async { tokio::join!(up, down) }, idle).await;
                 }
                 Client::Stream(client) => {
                     let (Ok(client), Ok(endpoint)) = (client.await, endpoint.await) else { return };
                     let (from_endpoint, to_endpoint) = split(TokioIo::new(endpoint));
                     let up = from_stream(&moved, client.receive, to_endpoint);
                     let down = to_stream(&moved, from_endpoint, client.send);
-                    carry(&moved, up, down, idle).await;
+                    // When the stream is gone neither way leads on, whatever the endpoint still takes or says.
+                    carry(&moved, async { tokio::try_join!(up, down) }, idle).await;
                 }
             }
         });
@@ -133,8 +141,8 @@ impl Moved {
     }
 }
 
-/// Carries bytes both ways until both are done, or nothing moves for too long.
-async fn carry(moved: &Moved, up: impl Future<Output = ()>, down: impl Future<Output = ()>, idle: Duration) {
+/// Carries bytes both ways until that is done, or nothing moves for too long.
+async fn carry(moved: &Moved, both: impl Future, idle: Duration) {
     let ticker = &moved.core.ticker;
     let watch = async {
         loop {
@@ -144,7 +152,7 @@ async fn carry(moved: &Moved, up: impl Future<Output = ()>, down: impl Future<Ou
             }
         }
     };
-    tokio::select! { _ = async { tokio::join!(up, down) } => {}, () = watch => {} }
+    tokio::select! { _ = both => {}, () = watch => {} }
 }
 
 async fn one_way(moved: &Moved, mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
@@ -161,9 +169,17 @@ async fn one_way(moved: &Moved, mut from: impl AsyncRead + Unpin, mut to: impl A
     let _ = to.shutdown().await;
 }
 
+/// A stream of HTTP/2 was given up by its client.
+struct Gone;
+
 /// The same, from a stream of HTTP/2: what was written makes room for as much.
-async fn from_stream(moved: &Moved, mut from: RecvStream, mut to: impl AsyncWrite + Unpin) {
-    while let Some(Ok(bytes)) = from.data().await {
+async fn from_stream(
+    moved: &Moved,
+    mut from: RecvStream,
+    mut to: impl AsyncWrite + Unpin,
+) -> Result<(), Gone> {
+    while let Some(bytes) = from.data().await {
+        let bytes = bytes.map_err(|_| Gone)?;
         moved.now();
         if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
             break;
@@ -172,25 +188,37 @@ async fn from_stream(moved: &Moved, mut from: RecvStream, mut to: impl AsyncWrit
         let _ = from.flow_control().release_capacity(bytes.len());
     }
     let _ = to.shutdown().await;
+    Ok(())
 }
 
 /// The same, to a stream of HTTP/2: so much at once as it has room for.
-async fn to_stream(moved: &Moved, mut from: impl AsyncRead + Unpin, mut to: SendStream<Bytes>) {
+async fn to_stream(
+    moved: &Moved,
+    mut from: impl AsyncRead + Unpin,
+    mut to: SendStream<Bytes>,
+) -> Result<(), Gone> {
     let mut chunk = vec![0; CHUNK];
     loop {
-        let read = from.read(&mut chunk).await.unwrap_or(0);
+        let read = tokio::select! {
+            biased;
+            _ = poll_fn(|cx| to.poll_reset(cx)) => return Err(Gone),
+            read = from.read(&mut chunk) => read,
+        };
         moved.now();
+        let Ok(read) = read else {
+            // It broke, and did not end.
+            to.send_reset(Reason::CANCEL);
+            return Ok(());
+        };
         let mut bytes = Bytes::copy_from_slice(chunk.get(..read).unwrap_or_default());
         if bytes.is_empty() {
             break;
         }
         while !bytes.is_empty() {
             to.reserve_capacity(bytes.len());
-            let Some(Ok(room)) = poll_fn(|cx| to.poll_capacity(cx)).await else { return };
-            if to.send_data(bytes.split_to(room.min(bytes.len())), false).is_err() {
-                return;
-            }
+            let Some(Ok(room)) = poll_fn(|cx| to.poll_capacity(cx)).await else { return Err(Gone) };
+            to.send_data(bytes.split_to(room.min(bytes.len())), false).map_err(|_| Gone)?;
         }
     }
-    let _ = to.send_data(Bytes::new(), true);
+    to.send_data(Bytes::new(), true).map_err(|_| Gone)
 }

@@ -9,13 +9,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{CONTENT_LENGTH, DATE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, DATE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TE, UPGRADE};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use landfall_runtime::clock;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,6 +31,9 @@ const RESETS_MAX: usize = 50;
 /// Bytes that a client may send before they are passed on: of a stream, and of all.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// What an endpoint that accepts a WebSocket adds to the key, by RFC 6455.
+const ACCEPTS: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// A connection, served as long as it is polled.
 pub(super) struct Http2<S> {
@@ -99,12 +103,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Http2<S> {
 /// One request and its answer.
 async fn stream(core: Rc<Core>, conn: Rc<Conn>, request: Request<RecvStream>, answer: SendResponse<Bytes>) {
     let answering = Answering::new(answer);
-    let (request, upgrade) = read(&core, request);
-    let (tunnel, upgrade) =
-        upgrade.map_or((None, None), |(tunnel, receive, wait)| (Some((tunnel, receive)), Some(wait)));
-    let serving = handle(core, conn, request, Some(Stream { answering: answering.clone(), upgrade }));
+    let (request, socket) = read(&core, request);
+    let is_head = request.method() == Method::HEAD;
+    let (socket, upgrade) = socket.unzip();
+    let stream = Stream { answering: answering.clone(), upgrade };
     let answer = {
-        let mut serving = pin!(serving);
+        // In a box: it is large, and would be moved with all that surrounds it.
+        let mut serving = boxed(handle(core.clone(), conn, request, Some(stream)));
         // Nobody asks for an answer that its client has given up.
         poll_fn(|cx| match serving.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
@@ -113,40 +118,81 @@ async fn stream(core: Rc<Core>, conn: Rc<Conn>, request: Request<RecvStream>, an
         .await
     };
     let Some(answer) = answer else { return };
-    let (mut head, body) = ready_to_send(answer);
-    if let Some((tunnel, receive)) = tunnel
-        && head.status() == StatusCode::SWITCHING_PROTOCOLS
-    {
-        *head.status_mut() = StatusCode::OK;
-        head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
-        if let Ok(send) = answering.answer(head, false) {
-            // Whoever is to carry it may have given up.
-            let _ = tunnel.send(Tunnel { send, receive });
+    let answer = match socket {
+        Some(socket) if answer.status() == StatusCode::SWITCHING_PROTOCOLS && socket.is_agreed(&answer) => {
+            return socket.open(&answering, answer);
         }
-        return;
-    }
-    let ends = body.is_end_stream();
+        // To a client that asked for a WebSocket, any success means that it has one.
+        Some(_) if answer.status().is_success() || answer.status().is_informational() => no_websocket(),
+        Some(_) | None => answer,
+    };
+    let (head, body) = ready_to_send(answer);
+    let bodiless = is_head || matches!(head.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let ends = bodiless || body.is_end_stream();
     if let Ok(to) = answering.answer(head, ends)
         && !ends
     {
-        send(body, to).await;
+        send(&core, body, to).await;
     }
 }
 
-type Upgrade = (oneshot::Sender<Tunnel>, RecvStream, oneshot::Receiver<Tunnel>);
+/// Not in the function that awaits it, which would keep room for what it has moved away.
+fn boxed<F>(future: F) -> Pin<Box<F>> {
+    Box::pin(future)
+}
+
+/// A stream that asks to become a WebSocket.
+struct Socket {
+    /// What the endpoint was asked by.
+    key: HeaderValue,
+    receive: RecvStream,
+    /// Whom it is handed to.
+    carrier: oneshot::Sender<Tunnel>,
+}
 
 /// A request as it is handled; and what its stream becomes, if it asks for that.
-fn read(core: &Core, request: Request<RecvStream>) -> (Request<Received>, Option<Upgrade>) {
-    let (mut parts, stream) = request.into_parts();
+fn read(
+    core: &Core,
+    request: Request<RecvStream>,
+) -> (Request<Received>, Option<(Socket, oneshot::Receiver<Tunnel>)>) {
+    let (mut parts, receive) = request.into_parts();
     let protocol = parts.extensions.get::<h2::ext::Protocol>();
     if parts.method == Method::CONNECT && protocol.is_some_and(|to| to.as_str() == "websocket") {
+        let key = fresh_key(core);
         parts.method = Method::GET;
-        parts.headers.insert(SEC_WEBSOCKET_KEY, fresh_key(core));
-        let (tunnel, wait) = oneshot::channel();
-        return (Request::from_parts(parts, Received::Empty), Some((tunnel, stream, wait)));
+        parts.headers.insert(SEC_WEBSOCKET_KEY, key.clone());
+        // What comes on the stream is no body: an endpoint that waited for one would take the next request for it.
+        parts.headers.remove(CONTENT_LENGTH);
+        let (carrier, wait) = oneshot::channel();
+        let socket = Socket { key, receive, carrier };
+        return (Request::from_parts(parts, Received::Empty), Some((socket, wait)));
     }
-    let body = Received::stream(&parts.headers, stream);
+    let body = Received::stream(&parts.headers, receive);
     (Request::from_parts(parts, body), None)
+}
+
+impl Socket {
+    /// Whether the endpoint has agreed to just this (RFC 6455, 4.1): the browser, which would look, sees nothing of it on HTTP/2.
+    fn is_agreed(&self, answer: &Response<Body>) -> bool {
+        let told = |name: HeaderName| answer.headers().get(name);
+        let websocket = told(UPGRADE).is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"));
+        let wanted = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[self.key.as_bytes(), ACCEPTS].concat());
+        let accept = told(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
+        websocket && accept == Some(STANDARD.encode(wanted).as_bytes())
+    }
+
+    /// Tells the client so, and hands the stream to whoever carries it.
+    fn open(self, answering: &Answering, answer: Response<Body>) {
+        let (mut head, _) = ready_to_send(answer);
+        strip_hop(head.headers_mut());
+        *head.status_mut() = StatusCode::OK;
+        head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
+        head.headers_mut().remove(CONTENT_LENGTH);
+        if let Ok(send) = answering.answer(head, false) {
+            // Whoever is to carry it may have given up.
+            let _ = self.carrier.send(Tunnel { send, receive: self.receive });
+        }
+    }
 }
 
 /// What HTTP/1.1 wants of whoever asks for a WebSocket, and HTTP/2 does not: sixteen bytes.
@@ -155,15 +201,23 @@ fn fresh_key(core: &Core) -> HeaderValue {
     HeaderValue::try_from(STANDARD.encode(bytes)).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// The head of an answer with what belongs there, and its body.
+/// What a client is told whose endpoint did not agree.
+fn no_websocket() -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::BAD_GATEWAY;
+    answer
+}
+
+/// The head of an answer with what belongs there, and its body. What is for one hop is taken off already.
 fn ready_to_send(answer: Response<Body>) -> (Response<()>, Body) {
     let (mut parts, body) = answer.into_parts();
-    strip_hop(&mut parts.headers);
+    parts.headers.remove(TE);
     if !parts.headers.contains_key(DATE) {
         let now = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + clock::since_epoch());
         parts.headers.extend(HeaderValue::try_from(now).ok().map(|now| (DATE, now)));
     }
     if !body.is_end_stream()
+        && parts.status != StatusCode::NO_CONTENT
         && let Some(length) = body.size_hint().exact()
     {
         parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
@@ -171,22 +225,14 @@ fn ready_to_send(answer: Response<Body>) -> (Response<()>, Body) {
     (Response::from_parts(parts, ()), body)
 }
 
-/// Sends a body as fast as its client takes it.
-async fn send(body: Body, mut to: SendStream<Bytes>) {
+/// Sends a body as fast as its client takes it. Room is asked for when there is something to send: a stream that is silent takes none away from
+/// others, and an end needs none.
+async fn send(core: &Core, body: Body, mut to: SendStream<Bytes>) {
     let mut body = pin!(body);
     loop {
-        to.reserve_capacity(1);
-        let next = poll_fn(|cx| {
-            while to.capacity() == 0 {
-                match ready!(to.poll_capacity(cx)) {
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return Poll::Ready(Err(())),
-                }
-            }
-            if to.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err(()));
-            }
-            body.as_mut().poll_frame(cx).map(Ok)
+        let next = poll_fn(|cx| match to.poll_reset(cx) {
+            Poll::Ready(_) => Poll::Ready(Err(())),
+            Poll::Pending => body.as_mut().poll_frame(cx).map(Ok),
         });
         let sent = match next.await {
             // The client is gone.
@@ -199,16 +245,42 @@ async fn send(body: Body, mut to: SendStream<Bytes>) {
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(bytes) => {
                     let ends = body.is_end_stream();
+                    if !bytes.is_empty() && !room(core, &mut to).await {
+                        return;
+                    }
                     to.send_data(bytes, ends).map(|()| ends)
                 }
-                Err(frame) => {
-                    to.reserve_capacity(0);
-                    to.send_trailers(frame.into_trailers().unwrap_or_default()).map(|()| true)
-                }
+                Err(frame) => to.send_trailers(frame.into_trailers().unwrap_or_default()).map(|()| true),
             },
         };
         if !matches!(sent, Ok(false)) {
             return;
         }
     }
+}
+
+/// Waits until the client has room for something. One that has none for too long holds an endpoint back, and is let go.
+async fn room(core: &Core, to: &mut SendStream<Bytes>) -> bool {
+    to.reserve_capacity(1);
+    if to.capacity() > 0 {
+        return true;
+    }
+    let there = poll_fn(|cx| {
+        while to.capacity() == 0 {
+            match ready!(to.poll_capacity(cx)) {
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Poll::Ready(false),
+            }
+        }
+        Poll::Ready(true)
+    });
+    let there = tokio::select! {
+        biased;
+        there = there => Some(there),
+        () = core.ticker.after(core.shared.config.limits.write_timeout) => None,
+    };
+    if there.is_none() {
+        to.send_reset(Reason::CANCEL);
+    }
+    there == Some(true)
 }

@@ -114,9 +114,10 @@ impl Endpoint {
         limit.filter(|_| matches!(self.reach, Reach::Direct(_)))
     }
 
-    /// An open connection, if there is one.
-    pub(crate) fn take(&self) -> Option<Sender> {
-        if let Some(many) = &*self.many.borrow()
+    /// An open connection, if there is one; with `whole`, one that takes a request at a time: only such can become something else.
+    pub(crate) fn take(&self, whole: bool) -> Option<Sender> {
+        if !whole
+            && let Some(many) = &*self.many.borrow()
             && let Some(sender) = many.share()
         {
             return Some(sender);

@@ -1,5 +1,6 @@
 //! A real browser, headless: it heeds early hints, and speaks WebSocket on a stream of HTTP/2.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
@@ -55,8 +56,14 @@ fn chromium(profile: &std::path::Path, port: u16) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()
 }
 
-/// A shop that has hints to its page, and a WebSocket whose key it does not look at: by HTTP/1.1 no browser would take that for an answer.
-async fn shop(mut stream: TcpStream, hinted: watch::Sender<bool>, seen: mpsc::Sender<Seen>) {
+/// A shop that has hints to its page, and a WebSocket. It is told by a PROXY header by which connection the browser has come.
+async fn shop(mut stream: TcpStream, hinted: watch::Sender<bool>, seen: mpsc::Sender<(u16, Seen)>) {
+    let mut header = [0; 28];
+    if stream.read_exact(&mut header).await.is_err() {
+        return;
+    }
+    let port = u16::from_be_bytes([header[24], header[25]]);
+    let tell = async |what| seen.send((port, what)).await.unwrap();
     loop {
         let head = backend::read_head(&mut stream).await;
         let Some(path) = head.split(' ').nth(1) else { return };
@@ -65,19 +72,20 @@ async fn shop(mut stream: TcpStream, hinted: watch::Sender<bool>, seen: mpsc::Se
                 let hint = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload; as=style\r\n\r\n";
                 stream.write_all(hint.as_bytes()).await.unwrap();
                 let _ = hinted.subscribe().wait_for(|hinted| *hinted).await;
-                seen.send(Seen::Page).await.unwrap();
+                tell(Seen::Page).await;
                 ("text/html", PAGE)
             }
             "/style.css" => {
                 if !*hinted.borrow() {
-                    seen.send(Seen::Hinted).await.unwrap();
+                    tell(Seen::Hinted).await;
                 }
                 hinted.send_replace(true);
                 ("text/css", "body { color: red }")
             }
             "/socket" => {
-                let agreed = "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
-                    sec-websocket-accept: whatever\r\n\r\n";
+                let mut agreed = backend::agreed(&head);
+                // It did not ask for that.
+                agreed = agreed.replace("Sec-WebSocket-Protocol: chat\r\n", "");
                 stream.write_all(agreed.as_bytes()).await.unwrap();
                 // A frame of text, all of it, masked, five bytes.
                 let mut frame = [0; 11];
@@ -86,7 +94,7 @@ async fn shop(mut stream: TcpStream, hinted: watch::Sender<bool>, seen: mpsc::Se
                 let masks = frame[2..6].iter().cycle();
                 let said: Vec<u8> = frame[6..].iter().zip(masks).map(|(byte, mask)| byte ^ mask).collect();
                 assert_eq!(said, b"hello");
-                return seen.send(Seen::Spoke).await.unwrap();
+                return tell(Seen::Spoke).await;
             }
             _ => ("text/plain", ""),
         };
@@ -103,8 +111,9 @@ async fn a_browser_heeds_hints_and_speaks_websocket_on_a_stream() {
     let (tell, mut seen) = mpsc::channel(16);
     let endpoint = backend::script(move |stream| shop(stream, hinted.clone(), tell.clone())).await;
     let (ca, dir, (mut rig, at)) = (Authority::new(), tempfile::tempdir().unwrap(), https::rig(&[endpoint]));
+    let options = RouteOptions { send_proxy_protocol: true, ..RouteOptions::default() };
     rig.world.certificates.insert("s".into(), ca.secret(&[HOST]));
-    rig.world.routes.insert(key("shop"), https::route(&[HOST], "s", RouteOptions::default()));
+    rig.world.routes.insert(key("shop"), https::route(&[HOST], "s", options));
     rig.follow();
     let mut browser = match chromium(dir.path(), at.port()) {
         Ok(browser) => browser,
@@ -115,10 +124,14 @@ async fn a_browser_heeds_hints_and_speaks_websocket_on_a_stream() {
             return rig.stop().await;
         }
     };
+    let mut ports = BTreeSet::new();
     for want in [Seen::Hinted, Seen::Page, Seen::Spoke] {
         let next = tokio::time::timeout(LONG, seen.recv()).await;
-        assert_eq!(next.expect("the browser does something"), Some(want));
+        let (port, did) = next.expect("the browser does something").unwrap();
+        assert_eq!(did, want);
+        ports.insert(port);
     }
+    assert_eq!(ports.len(), 1, "all of it on one connection");
     browser.kill().await.unwrap();
     rig.stop().await;
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use landfall_api::landfall::{Outlier, Retries, TrafficPlanSpec};
+use landfall_api::landfall::{Outlier, Retries, TrafficLimits, TrafficPlanSpec};
 use landfall_proxy::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::support::Rig;
-use crate::support::backend::{self, Backend, held, nobody};
+use crate::support::backend::{self, Backend, held, held_at, nobody};
 use crate::support::raw::{Client, ask, get};
+use crate::support::{OWN, Rig, plan};
 
 /// Whoever fails once is left out, which is counted.
 fn strict(plan: &mut TrafficPlanSpec) {
@@ -38,7 +38,7 @@ async fn seen(rig: &Rig, line: &str) {
     tokio::time::timeout(Duration::from_secs(30), looking).await.expect(line);
 }
 
-async fn one_endpoint(at: SocketAddr, change: fn(&mut TrafficPlanSpec)) -> Rig {
+async fn one_endpoint(at: SocketAddr, change: impl Fn(&mut TrafficPlanSpec)) -> Rig {
     let mut rig = Rig::new(Config { threads: 1, ..Config::default() });
     rig.route("web", "", "/", landfall_api::landfall::RouteMatch::Prefix, "web");
     rig.serve("web", &[at], change);
@@ -169,6 +169,49 @@ async fn who_is_dropped_keeps_its_requests_while_nobody_else_is_there() {
         assert_eq!(moves.answer().await.unwrap().header("x-backend"), Some("new"), "{method}");
         rig.stop().await;
         new.stop().await;
+    }
+}
+
+/// Whoever can take no more is not somebody else.
+#[tokio::test]
+async fn who_is_dropped_keeps_its_requests_while_all_others_are_full() {
+    for (method, ip) in [("GET", [127, 94, 8, 5]), ("DELETE", [127, 94, 8, 6])] {
+        let ((go, gone), (came, mut comes)) =
+            (tokio::sync::watch::channel(false), tokio::sync::mpsc::channel(8));
+        let old = held("old", came.clone(), gone.clone()).await;
+        let next = held_at((ip, 80).into(), "next", came, gone).await.ip().to_string();
+        let both = |told: &mut TrafficPlanSpec| {
+            *told = plan(&[(OWN, 1.0, &[]), ("rome", 0.0, &[next.as_str()])]);
+            told.limits = Some(TrafficLimits { cluster_concurrency: Some(1) });
+        };
+        let mut rig = one_endpoint(old, both).await;
+        let mut clients = Vec::new();
+        for at in ["old", "next"] {
+            let mut client = Client::new(rig.address()).await;
+            client.send(format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await;
+            assert_eq!(comes.recv().await, Some(at), "{method}");
+            clients.push(client);
+        }
+        rig.serve("web", &[], both);
+        rig.follow();
+        let mut client = clients.remove(0);
+        let early = tokio::time::timeout(Duration::from_millis(500), client.answer()).await;
+        assert!(early.is_err(), "{method}: {early:?}");
+        go.send_replace(true);
+        assert_eq!(client.answer().await.unwrap().header("x-backend"), Some("old"), "{method}");
+        assert_eq!(clients.remove(0).answer().await.unwrap().header("x-backend"), Some("next"), "{method}");
+        // Now that there is room it goes there.
+        go.send_replace(false);
+        rig.serve("web", &[old], both);
+        rig.follow();
+        client.send(format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await;
+        assert_eq!(comes.recv().await, Some("old"), "{method}");
+        rig.serve("web", &[], both);
+        rig.follow();
+        assert_eq!(comes.recv().await, Some("next"), "{method}");
+        go.send_replace(true);
+        assert_eq!(client.answer().await.unwrap().header("x-backend"), Some("next"), "{method}");
+        rig.stop().await;
     }
 }
 

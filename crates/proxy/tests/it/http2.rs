@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,17 +11,15 @@ use h2::client::SendRequest;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Method, Request, Response};
+use landfall_proxy::{Config, Limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::Rig;
-use crate::support::backend::{self, Backend};
+use crate::support::backend::{self, agreed};
 
 /// However slow the machine is, no test takes so long.
 const LONG: Duration = Duration::from_secs(60);
-const AGREED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-    Sec-WebSocket-Accept: x\r\nSec-WebSocket-Protocol: chat\r\n\r\n";
-
 /// A client that has been greeted.
 async fn client(to: SocketAddr) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(to).await.unwrap();
@@ -135,10 +135,14 @@ async fn a_client_is_told_to_go_on() {
 async fn connect(
     client: &mut SendRequest<Bytes>,
     to: &'static str,
+    more: &[(&str, &str)],
 ) -> (Response<RecvStream>, SendStream<Bytes>) {
-    let request = Request::connect("http://shop.example/chat")
+    let mut request = Request::connect("http://shop.example/chat")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-protocol", "chat");
+    for (name, value) in more {
+        request = request.header(*name, *value);
+    }
     let mut request = request.body(()).unwrap();
     request.extensions_mut().insert(Protocol::from_static(to));
     assert!(client.is_extended_connect_protocol_enabled());
@@ -149,7 +153,8 @@ async fn connect(
 #[tokio::test]
 async fn a_stream_becomes_a_websocket_beside_requests() {
     let endpoint = backend::script(|mut stream| async move {
-        let head = backend::read_head(&mut stream).await.to_ascii_lowercase();
+        let asked = backend::read_head(&mut stream).await;
+        let head = asked.to_ascii_lowercase();
         if !head.starts_with("get /chat ") {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
             return;
@@ -161,14 +166,14 @@ async fn a_stream_becomes_a_websocket_beside_requests() {
         }
         let key = head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
         assert_eq!(key.len(), 24, "sixteen bytes");
-        stream.write_all(AGREED).await.unwrap();
+        stream.write_all(agreed(&asked).as_bytes()).await.unwrap();
         let (mut from, mut to) = stream.split();
         let _ = tokio::io::copy(&mut from, &mut to).await;
     })
     .await;
     let rig = Rig::with(&[endpoint]);
     let mut client = client(rig.address()).await;
-    let (answer, mut send) = connect(&mut client, "websocket").await;
+    let (answer, mut send) = connect(&mut client, "websocket", &[]).await;
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["sec-websocket-protocol"], "chat");
     for taken in ["upgrade", "connection", "sec-websocket-accept"] {
@@ -194,24 +199,51 @@ async fn a_stream_becomes_a_websocket_beside_requests() {
     rig.stop().await;
 }
 
+/// Whatever is no WebSocket is not taken for one: to a client on HTTP/2 any success would be.
 #[tokio::test]
 async fn a_websocket_may_be_refused() {
-    let backend = Backend::new("one").await;
-    let rig = Rig::with(&[backend.address]);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let endpoint = backend::script(move |mut stream| {
+        let turns = turns.clone();
+        async move {
+            loop {
+                let head = backend::read_head(&mut stream).await;
+                if head.is_empty() {
+                    return;
+                }
+                assert!(!head.to_ascii_lowercase().contains("content-length"), "there is no body: {head}");
+                let answer = match (turns.fetch_add(1, Ordering::Relaxed), head.starts_with("GET /chat ")) {
+                    (_, false) => "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnext".to_owned(),
+                    (0, true) => "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npage".to_owned(),
+                    (1, true) => "HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno".to_owned(),
+                    (_, true) => agreed(&head).replace("Accept: ", "Accept: x"),
+                };
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let rig = Rig::with_config(&[endpoint], Config { threads: 1, ..Config::default() });
     let mut client = client(rig.address()).await;
-    let (answer, _send) = connect(&mut client, "websocket").await;
-    assert_eq!(answer.status(), 200, "the endpoint knows nothing of it, and answers");
-    assert!(String::from_utf8(whole(answer).await.unwrap()).unwrap().starts_with("GET /chat HTTP/1.1\n"));
-    let (answer, _send) = connect(&mut client, "gopher").await;
+    let more = &[("content-length", "5")];
+    let (answer, _send) = connect(&mut client, "websocket", more).await;
+    assert_eq!(answer.status(), 502, "a page is no WebSocket");
+    let (answer, _send) = connect(&mut client, "websocket", more).await;
+    assert_eq!(answer.status(), 403);
+    assert_eq!(whole(answer).await.unwrap(), b"no");
+    let (answer, _) = client.send_request(get("/next"), true).unwrap();
+    assert_eq!(whole(answer.await.unwrap()).await.unwrap(), b"next", "nothing is left of those before");
+    let (answer, _send) = connect(&mut client, "websocket", more).await;
+    assert_eq!(answer.status(), 502, "that is the answer to another key");
+    let (answer, _send) = connect(&mut client, "gopher", &[]).await;
     assert_eq!(answer.status(), 501);
     let request = Request::builder().method(Method::CONNECT).uri("shop.example:80").body(()).unwrap();
     let (answer, _send) = client.send_request(request, false).unwrap();
     assert_eq!(answer.await.unwrap().status(), 405);
-    assert_eq!(backend.requests(), 1);
     rig.stop().await;
 }
 
-/// When one end of a WebSocket is gone, the other is told.
+/// When one end of a WebSocket is gone, the other is told; and the whole is over, whatever the other makes of it.
 #[tokio::test]
 async fn the_end_of_a_websocket_is_told() {
     let (ended, mut told) = tokio::sync::mpsc::channel(2);
@@ -219,22 +251,32 @@ async fn the_end_of_a_websocket_is_told() {
         let ended = ended.clone();
         async move {
             let head = backend::read_head(&mut stream).await;
-            assert!(head.starts_with("GET /chat "), "{head}");
-            stream.write_all(AGREED).await.unwrap();
+            stream.write_all(agreed(&head).as_bytes()).await.unwrap();
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest).await;
+            let hangs = rest.is_empty();
             ended.send(rest).await.unwrap();
+            if hangs {
+                std::future::pending::<()>().await;
+            }
         }
     })
     .await;
     let rig = Rig::with(&[endpoint]);
     let mut client = client(rig.address()).await;
-    let (_answer, mut send) = connect(&mut client, "websocket").await;
-    send.send_data(Bytes::from_static(b"bye"), false).unwrap();
+    let (_answer, mut send) = connect(&mut client, "websocket", &[]).await;
     send.send_reset(Reason::CANCEL);
-    // What was on its way when the client went may come, or not.
-    tokio::time::timeout(LONG, told.recv()).await.unwrap().unwrap();
-    let (answer, mut send) = connect(&mut client, "websocket").await;
+    assert_eq!(tokio::time::timeout(LONG, told.recv()).await.unwrap().unwrap(), b"");
+    let over = |line: &str| {
+        line.starts_with("landfall_proxy_request_duration_seconds_count") && line.ends_with(" 1")
+    };
+    let looking = async {
+        while !rig.registry.render().lines().any(over) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, looking).await.expect("an endpoint that stays holds nothing up");
+    let (answer, mut send) = connect(&mut client, "websocket", &[]).await;
     send.send_data(Bytes::from_static(b"bye"), true).unwrap();
     assert_eq!(tokio::time::timeout(LONG, told.recv()).await.unwrap().unwrap(), b"bye");
     assert_eq!(whole(answer).await.unwrap(), b"", "the endpoint has closed");
@@ -292,5 +334,62 @@ async fn answers_end_as_they_should() {
     );
     assert!(answer.headers().contains_key("date"));
     assert_eq!(whole(answer).await.unwrap(), b"");
+    rig.stop().await;
+    // Those of our own, too.
+    let rig = Rig::new(Config::default());
+    rig.follow();
+    let mut client = self::client(rig.address()).await;
+    let head = Request::head("http://nowhere.example/").body(()).unwrap();
+    let (answer, _) = client.send_request(head, true).unwrap();
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status(), 404);
+    assert!(answer.body().is_end_stream() && answer.headers().contains_key("content-length"));
+    rig.stop().await;
+}
+
+/// A client that opens no window for what it has asked for is let go; one that has taken all of it gets the end.
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_let_go() {
+    let endpoint = backend::script(|mut stream| async move {
+        let head = backend::read_head(&mut stream).await;
+        let body = "x".repeat(if head.starts_with("GET /large ") { 8_000_000 } else { 100_000 });
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        );
+        let _ = stream.write_all(answer.as_bytes()).await;
+    })
+    .await;
+    let limits = Limits { write_timeout: Duration::from_millis(300), ..Limits::default() };
+    let rig = Rig::with_config(&[endpoint], Config { limits, ..Config::default() });
+    let greet = async |window: u32| {
+        let stream = TcpStream::connect(rig.address()).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(window).initial_connection_window_size(1 << 20);
+        let (sender, connection): (SendRequest<Bytes>, _) = builder.handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    };
+    let mut stingy = greet(1000).await;
+    let (answer, _) = stingy.send_request(get("/large"), true).unwrap();
+    let mut answer = answer.await.unwrap().into_body();
+    let mut taken = 0;
+    let ended = loop {
+        match tokio::time::timeout(LONG, answer.data()).await.unwrap() {
+            Some(Ok(bytes)) => taken += bytes.len(),
+            Some(Err(error)) => break error,
+            None => panic!("it is not whole"),
+        }
+    };
+    assert_eq!((taken, ended.reason()), (1000, Some(Reason::CANCEL)));
+    // Room for all of it, and for nothing more.
+    let mut exact = greet(100_000).await;
+    let (answer, _) = exact.send_request(get("/"), true).unwrap();
+    let mut answer = answer.await.unwrap().into_body();
+    let mut taken = 0;
+    while let Some(piece) = tokio::time::timeout(LONG, answer.data()).await.unwrap() {
+        taken += piece.unwrap().len();
+    }
+    assert_eq!(taken, 100_000);
     rig.stop().await;
 }

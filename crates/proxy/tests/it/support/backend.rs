@@ -1,5 +1,8 @@
 //! Endpoints.
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,11 +96,19 @@ pub(crate) async fn bytes(answer: &'static [u8], hangs: bool) -> SocketAddr {
 }
 
 /// A backend that does anything with each connection.
-pub(crate) async fn script<F>(mut act: impl FnMut(TcpStream) -> F + Send + 'static) -> SocketAddr
+pub(crate) async fn script<F>(act: impl FnMut(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    script_at(([127, 0, 0, 1], 0).into(), act).await
+}
+
+/// The same at an address.
+async fn script_at<F>(at: SocketAddr, mut act: impl FnMut(TcpStream) -> F + Send + 'static) -> SocketAddr
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind(at).await.unwrap();
     let address = listener.local_addr().unwrap();
     let tasks = Tasks::default();
     let own = tasks.clone();
@@ -115,7 +126,17 @@ pub(crate) async fn held(
     came: tokio::sync::mpsc::Sender<&'static str>,
     go: tokio::sync::watch::Receiver<bool>,
 ) -> SocketAddr {
-    script(move |mut stream| {
+    held_at(([127, 0, 0, 1], 0).into(), name, came, go).await
+}
+
+/// The same at an address.
+pub(crate) async fn held_at(
+    at: SocketAddr,
+    name: &'static str,
+    came: tokio::sync::mpsc::Sender<&'static str>,
+    go: tokio::sync::watch::Receiver<bool>,
+) -> SocketAddr {
+    script_at(at, move |mut stream| {
         let (mut go, came) = (go.clone(), came.clone());
         async move {
             while !read_head(&mut stream).await.is_empty() {
@@ -145,4 +166,16 @@ pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
 pub(crate) async fn nobody() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
+}
+
+/// What an endpoint says that agrees to speak WebSocket with whoever asks so (RFC 6455, 4.2.2).
+pub(crate) fn agreed(head: &str) -> String {
+    let mut pairs = head.lines().filter_map(|line| line.split_once(": "));
+    let (_, key) = pairs.find(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key")).unwrap();
+    let key = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    let accept = STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, key.as_bytes()));
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
+    )
 }

@@ -33,6 +33,9 @@ pub(super) struct Settings {
     /// Also write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Only this load, such as "HTTP/2 over TLS", and nothing else; may be repeated.
+    #[arg(long = "load", value_name = "NAME", value_parser = LOADS.iter().map(|load| load.name).collect::<Vec<_>>())]
+    loads: Vec<String>,
 }
 
 /// Figures of one load, by contender.
@@ -43,7 +46,7 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
     let work = Work::new(settings.quick, idle::allow()?);
     let directory = std::env::temp_dir().join(format!("landfall-bench-proxy-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
-    let result = measure(&directory, &work);
+    let result = measure(&directory, &work, &settings.loads);
     // Nothing more can be done about files that do not go.
     let _ = std::fs::remove_dir_all(&directory);
     let figured = result?;
@@ -51,8 +54,10 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
     let Figured { table, idle, changes } = figured;
     show(&table);
     show_idle(&idle);
-    say("");
-    say(&changes.told());
+    if let Some(changes) = &changes {
+        say("");
+        say(&changes.told());
+    }
     targets::show(&targets);
     if let Some(file) = &settings.json {
         let rows = table.iter().flat_map(|(load, rows)| {
@@ -62,7 +67,7 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         });
         let rows: Vec<_> = rows.collect();
         let idle: Vec<_> = idle.iter().map(Idle::json).collect();
-        let all = json!({"loads": rows, "idle": idle, "changes": changes.json(), "targets": targets::json(&targets)});
+        let all = json!({"loads": rows, "idle": idle, "changes": changes.as_ref().map(Changes::json), "targets": targets::json(&targets)});
         std::fs::write(file, serde_json::to_vec_pretty(&all)?)?;
     }
     Ok(())
@@ -87,15 +92,16 @@ impl Work {
 struct Figured {
     table: Vec<Row>,
     idle: Vec<Idle>,
-    changes: Changes,
+    /// None where only some loads were asked for.
+    changes: Option<Changes>,
 }
 
-fn measure(directory: &Path, work: &Work) -> Result<Figured> {
+fn measure(directory: &Path, work: &Work, loads: &[String]) -> Result<Figured> {
     let backend = Backend::start(directory)?;
     let carry = contender::build()?;
     let contenders = start_all(directory, &carry, &backend)?;
     let mut table = Vec::new();
-    for one in LOADS {
+    for one in LOADS.iter().filter(|one| loads.is_empty() || loads.iter().any(|name| name == one.name)) {
         say(&format!("==> {}", one.name));
         let mut all: Vec<(&'static str, Vec<Figures>)> =
             contenders.iter().map(|contender| (contender.name, Vec::new())).collect();
@@ -109,6 +115,9 @@ fn measure(directory: &Path, work: &Work) -> Result<Figured> {
         table.push((one.name, middle.collect()));
     }
     drop(contenders);
+    if !loads.is_empty() {
+        return Ok(Figured { table, idle: Vec::new(), changes: None });
+    }
     // New ones: what the others weigh tells of the load.
     let mut idle = Vec::new();
     for contender in start_all(directory, &carry, &backend)? {
@@ -116,7 +125,7 @@ fn measure(directory: &Path, work: &Work) -> Result<Figured> {
         idle.push(idle::run(&contender, work.clients)?);
     }
     say(&format!("==> {ROUTES} routes, ten changes a second under load"));
-    let changes = changes(&carry, &backend, work.changes)?;
+    let changes = Some(changes(&carry, &backend, work.changes)?);
     Ok(Figured { table, idle, changes })
 }
 
@@ -184,6 +193,9 @@ fn show(table: &[Row]) {
 }
 
 fn show_idle(all: &[Idle]) {
+    if all.is_empty() {
+        return;
+    }
     say("");
     say(
         "| clients that ask nothing | how many | resident before, MB | with them, MB | KB each | let in within, s |",

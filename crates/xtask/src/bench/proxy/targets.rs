@@ -44,7 +44,7 @@ pub(super) fn of(figured: &Figured) -> Vec<Target> {
         let what = format!("{} idle clients, KB each", ours.clients);
         all.push(Target { what, got: Some(ours.kb_each()), most: IDLE_KB });
     }
-    all.extend(with_changes(changes));
+    all.extend(changes.iter().flat_map(with_changes));
     all
 }
 
