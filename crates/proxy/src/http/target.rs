@@ -52,12 +52,31 @@ fn single_host(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Refusal> {
     if hosts.next().is_some() { Err(Refusal::Host) } else { Ok(first) }
 }
 
-/// A path that is in its normal form, without its query.
+/// A path that is in its normal form, without its query. What else the target has is plain, too: of other bytes than RFC 3986 allows in a path or
+/// a query each parser thinks for itself.
 pub(crate) fn plain_path(target: &str) -> Option<&str> {
     let path = target.split('?').next()?;
-    let sound = path.starts_with('/') && !is_suspicious(path.as_bytes()) && path.is_ascii();
-    sound.then_some(path)
+    let allowed = target.bytes().all(|byte| ALLOWED[usize::from(byte)]);
+    (path.starts_with('/') && allowed && !is_suspicious(path.as_bytes())).then_some(path)
 }
+
+/// The bytes that may be in a path with its query.
+const ALLOWED: [bool; 256] = {
+    let (mut all, marks, mut at) = ([false; 256], b"-._~!$&'()*+,;=:@/?%", 0_u8);
+    loop {
+        all[at as usize] = at.is_ascii_alphanumeric();
+        if at == u8::MAX {
+            break;
+        }
+        at += 1;
+    }
+    let mut mark = 0;
+    while mark < marks.len() {
+        all[marks[mark] as usize] = true;
+        mark += 1;
+    }
+    all
+};
 
 /// A name and perhaps a port: the name in lower case.
 pub(crate) fn plain_host(bytes: &[u8]) -> Option<String> {
@@ -219,6 +238,19 @@ mod tests {
             ("/a/...", "/a/..."),
         ] {
             assert_eq!(normal_path(path).unwrap().as_deref().unwrap_or(path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_parsers_disagree_about_is_not_plain() {
+        for target in ["/", "/a/b.c", "/a~b/(c)?d=e&f=%20/?", "/@a:b;c=1,2"] {
+            assert_eq!(plain_path(target), target.split('?').next(), "{target}");
+        }
+        for target in [
+            "", "a", "*", "/a`b", "/a#b", "/a?b#c", "/a?<", "/a?b`", "/a|b", "/\u{e9}", "/a//b", "/%61",
+            "/a b",
+        ] {
+            assert_eq!(plain_path(target), None, "{target}");
         }
     }
 

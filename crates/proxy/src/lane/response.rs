@@ -76,7 +76,7 @@ pub(super) fn look(bytes: &[u8], is_head: bool, out: &mut Vec<u8>) -> Seen {
     let (Some(status), Some(version)) = (response.code, response.version) else { return Seen::Bad };
     let Some(told) = told(response.headers) else { return Seen::Bad };
     // HTTP/1.0 has no chunks: whoever says so is misunderstood by somebody.
-    if status == 101 || told.chunked && version == 0 {
+    if status < 100 || status == 101 || told.chunked && version == 0 {
         return Seen::Bad;
     }
     let bodiless = is_head || status < 200 || status == 204 || status == 304;
