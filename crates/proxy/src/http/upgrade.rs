@@ -79,13 +79,15 @@ impl Asked {
         headers::for_client(response.headers_mut());
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         response.headers_mut().insert(UPGRADE, to);
+        // hyper is done with a connection once it is upgraded, perhaps before the task below has its first turn; it is open all the same, and
+        // has its time when the proxy stops. One with streams stays with those who serve it.
+        let whole = matches!(self.client, Client::Connection(_));
+        let open = whole.then(|| Open::new(core.clone()));
         tokio::task::spawn_local(async move {
-            let _held = exchange;
-            let moved = Moved::new(core.clone());
+            let _held = (exchange, open);
+            let moved = Moved::new(core);
             match self.client {
                 Client::Connection(client) => {
-                    // hyper is done with the connection once it is upgraded; it is open all the same, and has its time when the proxy stops.
-                    let _open = Open::new(core);
                     let (Ok(client), Ok(endpoint)) = (client.await, endpoint.await) else { return };
                     let (from_client, to_client) = split(TokioIo::new(client));
                     let (from_endpoint, to_endpoint) = split(TokioIo::new(endpoint));

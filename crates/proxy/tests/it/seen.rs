@@ -67,14 +67,14 @@ async fn the_log_tells_who_was_asked_in_vain() {
     let rig = Rig::with_config(&[backend.address, broken], config);
     // The less busy of two is asked: some come to the one that closes, until it is left out.
     let mut sent = 0;
-    while std::fs::read_to_string(&file).unwrap().is_empty() {
+    while sent < 30 || std::fs::read_to_string(&file).unwrap().is_empty() {
         let request = format!("DELETE /{sent} HTTP/1.1\r\nhost: a\r\n\r\n");
         assert_eq!(ask(rig.address(), &request).await.unwrap().status, 200);
         sent += 1;
     }
     rig.stop().await;
     let lines = lines(&file, 1).await;
-    assert!(lines.len() <= backend.requests(), "those that went well are not told of");
+    assert!(lines.len() < backend.requests(), "those that went well are not told of");
     for line in lines {
         assert_eq!((&line["status"], &line["tried"]), (&200.into(), &serde_json::json!([OWN])), "{line}");
         assert_eq!(
