@@ -1,6 +1,6 @@
 //! Drain: what a cluster still carries, as edges measure it, and whether the others have room for that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_api::landfall::{PlanCluster, ServiceLoad, TrafficPlanSpec};
 
@@ -27,11 +27,14 @@ impl Standing {
     }
 }
 
-/// Looks at a cluster that is drained, or shall be: the plans of all services by `namespace/name`, and what edges carry.
+/// Looks at a cluster that is drained, or shall be: the plans of all services by `namespace/name`, what edges carry, and the clusters
+/// whose APIs answer. What serves may go on without one; but nobody moves traffic there on purpose, and where too few edges are left to
+/// say that a cluster is dead, this tells.
 pub fn standing<'a>(
     cluster: &str,
     plans: impl Iterator<Item = (&'a str, &'a TrafficPlanSpec)>,
     loads: &[ServiceLoad],
+    ready: &BTreeSet<String>,
 ) -> Standing {
     let mut carried: BTreeMap<(&str, &str), f64> = BTreeMap::new();
     for load in loads {
@@ -49,7 +52,12 @@ pub fn standing<'a>(
         standing.services += 1;
         let fits = |one: &&PlanCluster| {
             let inside = plan.fence.is_empty() || plan.fence.contains(&one.name);
-            one.name != cluster && inside && one.verdict.up && one.endpoints > 0 && !one.cordoned
+            one.name != cluster
+                && inside
+                && one.verdict.up
+                && one.endpoints > 0
+                && !one.cordoned
+                && ready.contains(&one.name)
         };
         let others: Vec<&PlanCluster> = plan.clusters.iter().filter(fits).collect();
         if others.is_empty() {
@@ -76,10 +84,12 @@ mod tests {
 
     use super::*;
 
-    /// A cluster in words: `NAME`, `NAME:CAPACITY`, and `!` before it when it cannot be used.
+    /// A cluster in words: `NAME`, `NAME:CAPACITY`, `!` before it when it is down, and `?` when its API does not answer.
     fn plan(clusters: &str, fence: &[&str]) -> TrafficPlanSpec {
         let cluster = |word: &str| {
-            let (up, word) = word.strip_prefix('!').map_or((true, word), |word| (false, word));
+            let (up, word) =
+                word.trim_start_matches('?').strip_prefix('!').map_or((true, word), |word| (false, word));
+            let word = word.trim_start_matches('?');
             let (name, capacity) =
                 word.split_once(':').map_or((word, None), |(name, rest)| (name, rest.parse().ok()));
             let verdict = Verdict { up, ..Verdict::default() };
@@ -103,6 +113,9 @@ mod tests {
             ("x", &[], &[("x", 3.0)], (3.0, "NoOther")),
             ("x", &[], &[("x", 0.2)], (0.0, "")),
             ("x", &[], &[("x", f64::NAN)], (0.0, "")),
+            ("x ?a ?b", &[], &[("x", 100.0)], (100.0, "NoOther")),
+            ("x ?a b:90", &[], &[("x", 100.0)], (100.0, "NoRoom")),
+            ("?x a", &[], &[("x", 100.0)], (100.0, "")),
         ] {
             let load = |(cluster, rate): &(&str, f64)| ServiceLoad {
                 service: "shop/web".to_owned(),
@@ -110,8 +123,12 @@ mod tests {
                 load: Load { requests_per_second: Some(*rate), ..Load::default() },
             };
             let loads: Vec<ServiceLoad> = loads.iter().map(load).collect();
+            let ready = clusters.split(' ').filter(|word| !word.starts_with('?'));
+            let ready =
+                ready.map(|word| word.trim_start_matches('!').split(':').next().unwrap_or("").to_owned());
+            let ready: BTreeSet<String> = ready.collect();
             let plan = plan(clusters, fence);
-            let got = standing("x", [("shop/web", &plan)].into_iter(), &loads);
+            let got = standing("x", [("shop/web", &plan)].into_iter(), &loads, &ready);
             let codes: Vec<&str> = got.obstacles.iter().map(|reason| reason.code).collect();
             assert_eq!((got.requests_per_second, codes.join(" ").as_str()), want, "{clusters}");
             assert_eq!(got.is_quiet(), want.0 == 0.0, "{clusters}");

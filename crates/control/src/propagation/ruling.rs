@@ -371,7 +371,7 @@ impl<'a> Plans<'a> {
         };
         Form {
             replicas: share.and_then(|share| share.replicas),
-            goal: share.filter(|share| share.replicas.is_some()).map(|share| share.goal),
+            goal: share.filter(|share| share.replicas.is_some()).map(|share| share.noted),
             bounds,
             apart: held || self.completions.contains_key(&at),
         }
@@ -388,7 +388,7 @@ impl<'a> Plans<'a> {
             scalable.set(&mut shard, share.replicas);
             // Where somebody else rules the number, its changes are no changes of the shard.
             if share.replicas.is_some() {
-                annotate(&mut shard, GOAL_ANNOTATION, share.goal.to_string());
+                annotate(&mut shard, GOAL_ANNOTATION, share.noted.to_string());
             }
         }
         if let Some(completions) = self.completions.get(&at) {

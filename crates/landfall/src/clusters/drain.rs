@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use landfall_api::landfall::{Edge, ServiceLoad, TrafficPlan};
+use landfall_api::landfall::{Cluster, Edge, ServiceLoad, TrafficPlan};
 use landfall_plan::Reason;
 use landfall_plan::drain::{Standing, standing};
 use landfall_runtime::clock;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::MANAGER;
 use super::federated::DRAINED;
-use super::hub::{Hub, cluster_path};
+use super::hub::{Hub, cluster_path, condition};
 use super::options::{CordonOptions, DrainOptions};
 use crate::say::say;
 
@@ -153,7 +153,10 @@ async fn traffic(hub: &Hub, name: &str) -> Result<Standing> {
         })
         .collect();
     let plans = names.iter().map(String::as_str).zip(plans.iter().map(|plan| &plan.spec));
-    Ok(standing(name, plans, &loads))
+    let clusters: Vec<Cluster> = hub.list("clusters").await?;
+    let ready = clusters.iter().filter(|cluster| condition(cluster, "Ready").0 == "True");
+    let ready = ready.filter_map(|cluster| cluster.metadata.name.clone()).collect();
+    Ok(standing(name, plans, &loads, &ready))
 }
 
 async fn set(hub: &Hub, name: &str, spec: &Value) -> Result<()> {

@@ -29,9 +29,9 @@ pub use kinds::{SCALABLES, Scalable};
 pub use policy::{ANNOTATION as POLICY_ANNOTATION, OnLoss, Policy, PolicyError};
 pub use preferences::{ClusterPreferences, EVERY, NUMBER_MAX, Preferences, PreferencesError};
 
-use step::{Bounds, Way};
+use step::{Bounds, Silent, Way};
 
-/// The annotation of a shard that says how many replicas it shall have in the end.
+/// The annotation of a shard that says how many replicas it shall have in the end, as [`Share::noted`] has it.
 pub const GOAL_ANNOTATION: &str = "landfall.dev/replicas-goal";
 
 /// How long what a cluster showed to have room for is held for true. Once its replicas that cannot run are given up, nothing
@@ -112,6 +112,8 @@ pub struct Share {
     pub replicas: Option<u32>,
     /// What it shall ask for in the end.
     pub goal: u32,
+    /// What is noted of that at the shard. A drain is not: when it is called off, nothing goes on leaving.
+    pub noted: u32,
     /// How many of these have no room and wait for it.
     pub overflow: u32,
     /// How many it shows to have room for now; whoever looks next gives it back as [`Observation::showed`].
@@ -152,13 +154,18 @@ pub fn plan(request: &Request<'_>) -> Plan {
     let wanted = wanted(request);
     let rows = rows(request);
     let mut slots: Vec<Slot> = rows.iter().map(slot).collect();
-    let held = hold(request, wanted, &rows, &mut slots);
+    let mut held = hold(request, wanted, &rows, &mut slots);
     let live_wanted = wanted.saturating_sub(held.sum);
     let unplaced = divide(live_wanted, request.preferences.rebalance, &mut slots);
+    if rows.iter().any(|row| row.is == Standing::Lost) {
+        // They would have had a place there.
+        held.silent.counted = held.silent.counted.saturating_add(unplaced);
+        held.silent.lost = unplaced;
+    }
     if request.preferences.rebalance {
         probe(unplaced, &mut slots);
     }
-    let mut ways = ways(request, live_wanted, &rows, &slots);
+    let mut ways = ways(request, live_wanted, &rows, &slots, held.silent);
     ask_again(request, live_wanted, &rows, &held.fair, &mut ways);
     let weights = slots.iter().filter(|slot| slot.max != Some(0)).map(|slot| u64::from(slot.weight)).sum();
     let mut cases: Vec<(usize, reasons::Case<'_>)> = Vec::with_capacity(rows.len());
@@ -282,6 +289,8 @@ struct Held {
     sum: u32,
     /// What each cluster would have if all answered and took what they are given; empty when all do.
     fair: Vec<u32>,
+    /// The part of it that is in clusters that do not answer.
+    silent: Silent,
 }
 
 /// Sets aside what clusters that are offline for a moment keep: what they would keep if they answered, so that an
@@ -310,7 +319,12 @@ fn hold(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &mut [Slot]
         }
         held.fair.push(fair);
         if apart(row) {
-            held.sum = held.sum.saturating_add(keeps(row, slot, fair));
+            let kept = keeps(row, slot, fair);
+            held.sum = held.sum.saturating_add(kept);
+            if row.is != Standing::Refusing {
+                held.silent.counted = held.silent.counted.saturating_add(kept);
+                held.silent.ready = held.silent.ready.saturating_add(row.seen.ready.min(kept));
+            }
             *slot = Slot { current: slot.current, max: Some(0), ..Slot::default() };
         }
     }
@@ -352,7 +366,7 @@ fn probe(mut unplaced: u32, slots: &mut [Slot]) {
     }
 }
 
-fn ways(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &[Slot]) -> Vec<Way> {
+fn ways(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &[Slot], silent: Silent) -> Vec<Way> {
     let way = |(row, slot): (&Row<'_>, &Slot)| {
         let patience_ms = request.policy.patience_ms;
         let late = |since_ms: i64| since_ms.saturating_add(patience_ms) <= request.now_ms;
@@ -362,6 +376,7 @@ fn ways(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &[Slot]) ->
                 ready: row.seen.ready,
                 goal: slot.planned.saturating_add(slot.overflow),
                 overdue: row.seen.unready_since_ms.is_some_and(late) || row.stuck > 0,
+                leaves: row.seen.draining,
                 next: 0,
             },
             Standing::Held { .. } | Standing::Lost | Standing::Refusing => Way::default(),
@@ -371,8 +386,8 @@ fn ways(request: &Request<'_>, wanted: u32, rows: &[Row<'_>], slots: &[Slot]) ->
     let surge = percent_of(wanted, request.policy.surge_percent, u64::div_ceil);
     let unavailable = percent_of(wanted, request.policy.unavailable_percent, |all, by| all / by);
     // With neither, nothing could ever move.
-    let unavailable = if surge == 0 { unavailable.max(1) } else { unavailable };
-    step::step(Bounds { wanted, surge, unavailable }, &mut ways);
+    let unavailable = if request.policy.surge_percent == 0 { unavailable.max(1) } else { unavailable };
+    step::step(Bounds { wanted, surge, unavailable, silent }, &mut ways);
     ways
 }
 
@@ -385,10 +400,11 @@ fn share(request: &Request<'_>, case: &reasons::Case<'_>) -> Share {
         Standing::Held { .. } => (None, keeps),
         Standing::Lost => (None, 0),
     };
+    let noted = replicas.filter(|_| seen.draining).unwrap_or(goal);
     let overflow = if replicas.is_some() { case.slot.overflow } else { 0 };
     let shows = if case.row.is == Standing::Live { shows(case.row) } else { None };
     let (cluster, reason) = (seen.cluster.clone(), reasons::reason(request, case));
-    Share { cluster, replicas, goal, overflow, shows, reason }
+    Share { cluster, replicas, goal, noted, overflow, shows, reason }
 }
 
 /// Whether a cluster's number is its own autoscaler's. A drain is stronger.

@@ -140,7 +140,8 @@ fn conclude(asker: &Asker, mut given: Vec<f64>, left: f64, rooms: &Rooms, mode: 
         return unknown(asker, rooms, mode);
     }
     given.iter_mut().for_each(|amount| *amount /= demand);
-    let full = left > demand * 1e-9;
+    // Where there is nobody, as when the canary is gone, nobody is full.
+    let full = !asker.order.is_empty() && left > demand * 1e-9;
     if full {
         let bulks: Vec<f64> = asker.order.iter().map(|at| rooms.bulk(*at)).collect();
         for (given, part) in given.iter_mut().zip(parts(&bulks)) {
@@ -200,7 +201,7 @@ pub(super) fn by_weight(order: &[u32], weights: &[f64], amount: f64, rooms: &Roo
             break;
         }
     }
-    let full = left > 1e-9;
+    let full = !order.is_empty() && left > 1e-9;
     for (fraction, part) in fractions.iter_mut().zip(whole) {
         *fraction += left * part;
     }

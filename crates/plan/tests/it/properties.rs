@@ -173,7 +173,7 @@ proptest! {
                 seen.showed = share.shows.map(|room| (room, world.now_ms)).or(seen.showed);
             }
             let (seen, share) = (&mut world.clusters[at], &plan.shares[at]);
-            (seen.spec, seen.goal) = (share.replicas, Some(share.goal));
+            (seen.spec, seen.goal) = (share.replicas, Some(share.noted));
             seen.ready = share.replicas.unwrap();
             let left = world.clusters[0].spec.unwrap();
             prop_assert!(left <= fewest, "{left} after {fewest}: {:?}", world.specs());

@@ -55,7 +55,7 @@ impl World {
             seen.showed = share.shows.map(|room| (room, self.now_ms)).or(seen.showed);
             if let Some(replicas) = share.replicas.filter(|_| seen.refuses_since_ms.is_none()) {
                 seen.spec = Some(replicas);
-                seen.goal = Some(share.goal);
+                seen.goal = Some(share.noted);
                 seen.ready = replicas.min(seen.capacity.unwrap_or(u32::MAX));
             }
         }
@@ -308,6 +308,51 @@ fn a_drained_cluster_gives_up_only_what_is_ready_elsewhere() {
     world.replicas = 9;
     world.settle();
     assert_eq!(world.specs()[2], 0);
+}
+
+/// A drain that was called off went on: what had not left yet left all the same, because that it shall leave was noted at the shard.
+#[test]
+fn a_drain_that_is_called_off_goes_no_further() {
+    for cordoned in [false, true] {
+        let mut world = World::new("a b c", 6);
+        world.settle();
+        world.at("c").draining = true;
+        let share = &world.turn().shares[2];
+        assert_eq!((share.replicas, share.goal, share.noted), (Some(2), 0, 2));
+        assert_eq!(world.specs(), [3, 3, 2], "others were told to stand in");
+        world.at("c").draining = false;
+        world.at("c").cordoned = cordoned;
+        world.settle();
+        assert_eq!(world.specs(), [2, 2, 2]);
+    }
+}
+
+/// The others died while a cluster was drained: it gave up the last replicas there were.
+#[test]
+fn a_drained_cluster_keeps_its_replicas_while_the_others_are_lost() {
+    let mut world = World::new("a b c", 6);
+    world.settle();
+    world.at("c").draining = true;
+    // They are told to run three each, and die before the third is ready.
+    for name in ["a", "b"] {
+        let seen = world.at(name);
+        (seen.spec, seen.goal, seen.ready) = (Some(3), Some(3), 2);
+        seen.offline_since_ms = Some(NOW);
+    }
+    world.settle();
+    assert_eq!(world.specs()[2], 2, "as long as they may be back in a moment");
+    world.at("c").draining = false;
+    world.settle();
+    assert_eq!(world.specs()[2], 2, "and when the drain is called off");
+    world.at("c").draining = true;
+    world.now_ms += 3_600_000;
+    world.settle();
+    assert_eq!(world.specs()[2], 2, "and when they are given up");
+    for name in ["a", "b"] {
+        world.at(name).offline_since_ms = None;
+    }
+    world.settle();
+    assert_eq!(world.specs(), [3, 3, 0]);
 }
 
 #[test]

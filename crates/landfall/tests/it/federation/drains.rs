@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::becomes;
-use super::carries::{HOST, carried, content};
+use super::carries::{HOST, answers, carried, content};
+use super::{MEMBERS, becomes, playground};
 use crate::support::{Playground, text};
 
 /// Requests a second at the cluster that is drained.
@@ -21,6 +21,29 @@ fn measured(playground: &Playground, cluster: &str) -> f64 {
         .sum()
 }
 
+/// Gives each endpoint room for so many requests a second, of which each cluster has two. A drain goes by the plan: one that does not know
+/// of it yet would find room, and the cluster would be drained.
+fn room(playground: &Playground, per_endpoint: u32) {
+    playground.give(&format!(
+        "{{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {{name: web}}, spec: {{capacity: {{requestsPerSecond: {per_endpoint}}}}}}}"
+    ));
+    becomes("the plan knows it", &vec![Some(f64::from(2 * per_endpoint)); 3], || {
+        let plan = playground.object("federation", "trafficplan web");
+        let clusters = plan["spec"]["clusters"].as_array().cloned().unwrap_or_default();
+        clusters.iter().map(|cluster| cluster["capacity"].as_f64()).collect::<Vec<_>>()
+    });
+}
+
+/// Waits until all that clients ask for is measured, wherever it is carried, and a part of it at us-east. A cluster that carries nothing
+/// is drained without asking anybody, and its pods do not come back by themselves.
+fn busy(playground: &Playground) {
+    becomes("it is measured", &true, || {
+        let loads = MEMBERS.map(|cluster| measured(playground, cluster));
+        measured(playground, "us-east") > f64::from(RATE) / 10.0
+            && loads.iter().sum::<f64>() > f64::from(RATE) * 0.9
+    });
+}
+
 fn spec(playground: &Playground, cluster: &str) -> (bool, bool) {
     let spec = playground.object("federation", &format!("cluster {cluster}"))["spec"].clone();
     (spec["cordoned"] == true, spec["draining"] == true)
@@ -30,30 +53,15 @@ fn spec(playground: &Playground, cluster: &str) -> (bool, bool) {
 fn a_drain_tells_how_much_is_still_carried_and_is_called_off_where_there_is_no_room() {
     let base = tempfile::tempdir().unwrap();
     let Some(playground) = carried("drains: by measured traffic", base.path()) else { return };
-    // Two endpoints in each cluster: the other two have room for 80.
-    let room = |per_endpoint: u32| {
-        playground.give(&format!(
-            "{{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {{name: web}}, spec: {{capacity: {{requestsPerSecond: {per_endpoint}}}}}}}"
-        ));
-        // A drain goes by the plan: one that does not know of it yet would find room, and the cluster would be drained.
-        becomes("the plan knows it", &vec![Some(f64::from(2 * per_endpoint)); 3], || {
-            let plan = playground.object("federation", "trafficplan web");
-            let clusters = plan["spec"]["clusters"].as_array().cloned().unwrap_or_default();
-            clusters.iter().map(|cluster| cluster["capacity"].as_f64()).collect::<Vec<_>>()
-        });
-    };
-    room(1000);
+    room(&playground, 1000);
     let clients = playground.crowd("us-east", HOST, RATE);
     becomes("it is measured", &true, || measured(&playground, "us-east") > f64::from(RATE) / 2.0);
 
-    room(20);
+    // The other two have room for 80.
+    room(&playground, 20);
     let refused = |said: &std::process::Output| !said.status.success();
     becomes("it is not drained: nobody has room", &true, || {
-        // More than the other two have room for, wherever it is carried.
-        becomes("enough is measured", &true, || {
-            let all = ["us-east", "eu-west", "asia-east"].map(|cluster| measured(&playground, cluster));
-            all.iter().sum::<f64>() > f64::from(RATE) * 0.9
-        });
+        busy(&playground);
         let said = playground.landfall(&["drain", "us-east"]);
         // In a moment in which clients came slowly there is room, and it is drained for good.
         if said.status.success() {
@@ -67,7 +75,7 @@ fn a_drain_tells_how_much_is_still_carried_and_is_called_off_where_there_is_no_r
     });
     assert_eq!(spec(&playground, "us-east"), (false, false), "it is as it was");
 
-    room(1000);
+    room(&playground, 1000);
     becomes("most of it is carried there", &true, || {
         measured(&playground, "us-east") > f64::from(RATE) / 2.0
     });
@@ -89,11 +97,10 @@ fn a_drain_tells_how_much_is_still_carried_and_is_called_off_where_there_is_no_r
 fn who_insists_drains_a_cluster_though_there_is_no_room() {
     let base = tempfile::tempdir().unwrap();
     let Some(playground) = carried("drains: by force", base.path()) else { return };
-    playground.give(
-        "{apiVersion: landfall.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: web}, spec: {capacity: {requestsPerSecond: 10}}}",
-    );
+    room(&playground, 10);
     let clients = playground.crowd("us-east", HOST, RATE);
     let refused = || {
+        busy(&playground);
         let said = playground.landfall(&["drain", "us-east", "--no-wait"]);
         let why = text(&said.stderr);
         if said.status.success() {
@@ -109,4 +116,48 @@ fn who_insists_drains_a_cluster_though_there_is_no_room() {
     becomes("others answer", &true, || clients.answered_since("eu-west", since) > 100);
     assert_eq!(clients.answered_since("us-east", since), 0);
     content(clients);
+}
+
+/// Two pods in each cluster, and more of them take so long to be ready that a drain is not done before.
+const SLOW: &str = r#"
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 6, selector: {matchLabels: {app: web}},
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: echo, ports: [{containerPort: 8080}],
+    readinessProbe: {httpGet: {path: /, port: 8080}, initialDelaySeconds: 12}}]}}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 8080}]}}
+"#;
+
+#[test]
+fn a_drain_is_called_off_when_the_others_are_lost_meanwhile() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = playground("drains: others are lost", base.path()) else { return };
+    playground.give(SLOW);
+    playground.kubectl_ok(&format!("create ingress web --rule={HOST}/*=web:8080"));
+    for cluster in MEMBERS {
+        becomes(&format!("{cluster} answers"), &cluster.to_owned(), || playground.asked(cluster, HOST));
+    }
+    let clients = playground.crowd("us-east", HOST, RATE);
+    becomes("it is measured", &true, || measured(&playground, "us-east") > f64::from(RATE) / 2.0);
+    let said = std::thread::scope(|scope| {
+        let drain = scope.spawn(|| playground.landfall(&["drain", "us-east"]));
+        becomes("the drain has begun", &(true, true), || spec(&playground, "us-east"));
+        let since = clients.elapsed();
+        becomes("others answer", &true, || clients.answered_since("eu-west", since) > 100);
+        playground.fault(&["kill", "eu-west"]);
+        playground.fault(&["kill", "asia-east"]);
+        drain.join().unwrap()
+    });
+    let why = text(&said.stderr);
+    assert!(!said.status.success(), "{}", text(&said.stdout));
+    assert!(why.contains("the drain of us-east is called off: "), "{why}");
+    assert_eq!(spec(&playground, "us-east"), (false, false), "it is as it was");
+    answers(&clients, "us-east");
+    // It goes no further either: what the plan has said before the others died is not done later.
+    let told = || playground.object("us-east", "deployment web")["spec"]["replicas"].as_u64();
+    let since = clients.elapsed();
+    becomes("it goes on answering", &true, || {
+        assert_eq!(told(), Some(2), "it keeps its pods");
+        clients.answered_since("us-east", since) > usize::try_from(RATE * 10).unwrap()
+    });
+    drop(clients.end());
 }

@@ -304,6 +304,13 @@ fn a_canary_takes_its_part() {
     check(&scene, "c", "c 0.1 Canary, b 0.9 Nearest, a 0 Standby");
     scene.clusters[2].up = false;
     check(&scene, "a", "a 1 Local, b 0 Standby");
+    // With requests under way it was said that everything was full: nobody had room for the part of a canary that was gone.
+    scene.demand.insert("a".into(), 50.0);
+    check(&scene, "a", "a 1 Local, b 0 Standby");
+    scene.policy.weights = vec![Weight { clusters: named("a"), weight: 1 }];
+    check(&scene, "a", "a 1 Weighted, b 0 Standby");
+    scene.policy.weights.clear();
+    scene.demand.clear();
     scene.clusters[2].up = true;
     scene.clusters[0].up = false;
     scene.clusters[1].up = false;
