@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use landfall_api::quantity::Quantity;
 
 use crate::basics::options::{ApplyOptions, DeleteOptions, DescribeOptions, GetOptions};
 use crate::clusters::options::{
@@ -274,6 +275,20 @@ impl FromStr for Span {
             Some(seconds) => Ok(Self(Duration::from_secs(seconds))),
             None => Err("expected a time up to a year, such as 90s, 30m or 24h".into()),
         }
+    }
+}
+
+/// A number of bytes as Kubernetes writes it: `512Mi`, `1G`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes = Quantity::parse(text).and_then(|given| u64::try_from(given.whole()).ok());
+        let bytes = bytes.filter(|bytes| *bytes > 0);
+        bytes.map(Self).ok_or_else(|| "expected a number of bytes, such as 512Mi or 2G".into())
     }
 }
 

@@ -70,11 +70,12 @@ impl Beside {
 /// A client has come in by an entrance: who it is, is found out, and it is served until it is gone.
 pub(crate) async fn welcome(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, ends: Ends) {
     let config = &core.shared.config;
+    // What few clients need is in boxes: all would have room for it.
     match entrance {
-        Entrance::Peer => from_peer(core, stream, ends).await,
+        Entrance::Peer => Box::pin(from_peer(core, stream, ends)).await,
         Entrance::Plain | Entrance::Tls if config.l4.proxy_protocol_from.contains(ends.client.ip()) => {
             match haproxy::accept(stream, config.l4.header_timeout).await {
-                Ok((stream, told)) => client(core, entrance, stream, told.unwrap_or(ends)).await,
+                Ok((stream, told)) => Box::pin(client(core, entrance, stream, told.unwrap_or(ends))).await,
                 Err(error) => {
                     tracing::debug!(client = %ends.client, %error, "a connection without its header")
                 }
@@ -92,14 +93,14 @@ where
     if entrance != Entrance::Tls {
         return connection(core, stream, ConnInfo { client, local, tls: None, from_peer: None }).await;
     }
-    match core.shared.beside.tls.accept(stream).await {
+    match Box::pin(core.shared.beside.tls.accept(stream)).await {
         Ok(Incoming::Ended(stream, info)) => {
             let info = ConnInfo { client, local, tls: Some(TlsInfo::from(info)), from_peer: None };
             connection(core, stream, info).await;
         }
         Ok(Incoming::Passthrough { stream, to, .. }) => {
             let route = Route { service: to.service.clone(), send_proxy: to.send_proxy_protocol };
-            tcp::carry(&core.shared.beside.ports, stream, ends, &route).await;
+            Box::pin(tcp::carry(&core.shared.beside.ports, stream, ends, &route)).await;
         }
         Err(error) => {
             core.shared.beside.ports.meters.handshakes.inc();

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use landfall_runtime::memory::Memory;
+
 /// What a proxy is given.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -95,6 +97,8 @@ pub struct Limits {
     pub idle_upstream: Duration,
     /// Streams that one HTTP/2 connection may have open.
     pub streams: u32,
+    /// Memory that may be used: when it runs out, only a few requests are carried at once, and then only a few clients let in.
+    pub memory: Option<Memory>,
 }
 
 /// Which requests are written to the log.
@@ -151,6 +155,7 @@ impl Default for Limits {
             idle_per_endpoint: 256,
             idle_upstream: Duration::from_secs(30),
             streams: 200,
+            memory: None,
         }
     }
 }

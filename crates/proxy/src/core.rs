@@ -5,15 +5,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use http::HeaderValue;
 use landfall_api::landfall::RouteService;
 use landfall_runtime::clock;
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 
 use crate::beside::Beside;
@@ -25,6 +30,7 @@ use crate::lane::Scratch;
 use crate::log::Log;
 use crate::meter::Meters;
 use crate::peer::pool::Pool;
+use crate::pressure::{self, Pressure};
 use crate::table::{Plan, Table, Tables, Target};
 use crate::ticker::Ticker;
 use crate::trace::Tracer;
@@ -54,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) beside: Beside,
     /// What is never spoken to.
     pub(crate) guard: Arc<Guard>,
+    /// How near the memory is to its end.
+    pub(crate) pressure: Arc<Pressure>,
     /// The proxy's clock begins here.
     pub(crate) began: Instant,
 }
@@ -75,8 +83,11 @@ pub(crate) enum Phase {
 /// A table as one thread holds it.
 pub(crate) type HeldTable = Rc<Arc<Table>>;
 
-/// Rooms for requests that a thread keeps.
+/// Rooms for requests that a thread keeps, and those for what clients have sent.
 const SCRATCHES_MAX: usize = 64;
+const INBOXES_MAX: usize = 64;
+/// What is read at once from a client, and what an inbox that is kept may hold.
+const READ: usize = 4096;
 
 /// What one thread has for itself.
 pub(crate) struct Core {
@@ -98,11 +109,15 @@ pub(crate) struct Core {
     locals: RefCell<HashMap<u64, Rc<Local>>>,
     luck: Cell<u64>,
     requests_max: usize,
+    threads: usize,
     scratches: RefCell<Vec<Scratch>>,
+    /// Where clients' bytes are read to, and what holds them while there are any.
+    room: RefCell<Box<[u8]>>,
+    inboxes: RefCell<Vec<Vec<u8>>>,
     /// The next request that belongs to no trace begins one: the lane left it to hyper for that.
     pub(crate) trace_next: Cell<bool>,
     /// The second, and the header.
-    date: RefCell<(u64, String)>,
+    date: RefCell<(u64, HeaderValue)>,
     /// Connections to other edges.
     pub(crate) peers: Pool<Upload>,
 }
@@ -113,6 +128,10 @@ impl Shared {
         let tables = Arc::new(Tables::new(&config, began));
         let guard = Arc::new(Guard::new(&config));
         tasks.spawn_until_stop(guard.clone().follow());
+        let pressure = Arc::new(Pressure::default());
+        if let Some(memory) = config.limits.memory.clone() {
+            tasks.spawn_until_stop(pressure::follow(pressure.clone(), memory));
+        }
         let beside = Beside::new(&config, tables.clone(), &guard, registry, tasks)?;
         let plan = |name: &str| Plan { id: 0, name: name.into(), hsts: None, proxy_header: false };
         Ok(Self {
@@ -126,6 +145,7 @@ impl Shared {
             peer_plan: Arc::new(plan("peer")),
             no_plan: Arc::new(plan("")),
             guard,
+            pressure,
             began,
             config,
         })
@@ -144,6 +164,7 @@ impl Shared {
 
 impl Core {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, seed: u64) -> Self {
+        let threads = shared.config.cores();
         Self {
             ticker: Rc::new(Ticker::new(shared.began)),
             table: RefCell::new(Rc::new(shared.tables.load_full())),
@@ -154,10 +175,13 @@ impl Core {
             requests: Cell::new(0),
             turned_away: Cell::new(0),
             luck: Cell::new(seed | 1),
-            requests_max: shared.config.limits.requests.div_ceil(shared.config.cores()),
+            requests_max: shared.config.limits.requests.div_ceil(threads),
+            threads,
             scratches: RefCell::default(),
+            room: RefCell::new(vec![0; READ].into()),
+            inboxes: RefCell::default(),
             trace_next: Cell::new(false),
-            date: RefCell::default(),
+            date: RefCell::new((0, HeaderValue::from_static(""))),
             shared,
             index,
         }
@@ -216,7 +240,7 @@ impl Core {
 
     /// Requests that this thread may have in flight.
     pub(crate) fn requests_max(&self) -> usize {
-        self.requests_max
+        self.shared.pressure.requests(self.requests_max, self.threads)
     }
 
     /// Room for the bytes of a request.
@@ -233,14 +257,45 @@ impl Core {
         }
     }
 
-    /// Writes a `Date` header.
-    pub(crate) fn write_date(&self, out: &mut Vec<u8>) {
+    /// Reads what a client has sent, and puts it behind what it had sent before.
+    pub(crate) fn read(
+        &self,
+        stream: Pin<&mut impl AsyncRead>,
+        cx: &mut Context<'_>,
+        inbox: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        let mut room = self.room.borrow_mut();
+        let mut room = ReadBuf::new(&mut room);
+        ready!(stream.poll_read(cx, &mut room))?;
+        if room.filled().is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        if inbox.capacity() == 0
+            && let Some(kept) = self.inboxes.borrow_mut().pop()
+        {
+            *inbox = kept;
+        }
+        inbox.extend_from_slice(room.filled());
+        Poll::Ready(Ok(room.filled().len()))
+    }
+
+    /// Keeps an empty inbox for the next client that sends something.
+    pub(crate) fn keep_inbox(&self, inbox: Vec<u8>) {
+        let mut inboxes = self.inboxes.borrow_mut();
+        if (1..=READ).contains(&inbox.capacity()) && inboxes.len() < INBOXES_MAX {
+            inboxes.push(inbox);
+        }
+    }
+
+    /// The value of a `Date` header.
+    pub(crate) fn date(&self) -> HeaderValue {
         let second = self.ticker.now_ms() / 1000;
         let mut date = self.date.borrow_mut();
         if date.0 != second || date.1.is_empty() {
-            *date = (second, format!("date: {}\r\n", httpdate::fmt_http_date(clock::now())));
+            let now = httpdate::fmt_http_date(clock::now());
+            *date = (second, HeaderValue::try_from(now).expect("a date is visible ASCII"));
         }
-        out.extend_from_slice(date.1.as_bytes());
+        date.1.clone()
     }
 
     /// A random number; fit for choices, not for secrets.

@@ -34,6 +34,7 @@ mod meter;
 mod orca;
 mod outside;
 pub mod peer;
+mod pressure;
 mod proxy;
 mod serve;
 pub mod sni;

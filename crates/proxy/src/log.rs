@@ -80,6 +80,17 @@ impl Log {
         self.which == AccessLog::Off
     }
 
+    /// Whether a request that ended so might be one of those that are written down.
+    pub(crate) fn may_take(&self, status: StatusCode, broke_off: bool, retries: u32) -> bool {
+        let failed = status.is_server_error() || broke_off;
+        match self.which {
+            AccessLog::Off => false,
+            AccessLog::Errors => failed,
+            AccessLog::Retried => failed || retries > 0,
+            AccessLog::Sampled(_) => true,
+        }
+    }
+
     /// Whether a request that ended so is one of those that are written down.
     fn takes(&self, entry: &Entry<'_>) -> bool {
         let failed = entry.is_failed();

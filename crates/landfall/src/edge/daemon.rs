@@ -11,6 +11,7 @@ use landfall_api::names;
 use landfall_health::Source;
 use landfall_proxy::haproxy::Prefixes;
 use landfall_proxy::{Collect, Limits, LogTo};
+use landfall_runtime::memory::Memory;
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 
@@ -231,6 +232,7 @@ fn carriage(options: &DaemonOptions) -> Result<Carriage> {
         limits: Limits {
             connections: options.max_connections,
             requests: options.max_requests,
+            memory: options.max_memory.map(|given| Memory::of_process(given.0)).or_else(Memory::find),
             ..Limits::default()
         },
         drain: options.drain.0,

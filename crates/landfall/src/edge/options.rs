@@ -9,7 +9,7 @@ use landfall_proxy::AccessLog;
 
 use super::entrance::Entrance;
 use crate::basics::options::Connection;
-use crate::cli::Span;
+use crate::cli::{Bytes, Span};
 use crate::clusters::options::{HubConnection, MemberConnection};
 
 const EXAMPLES: &str = "\
@@ -128,6 +128,11 @@ pub(crate) struct DaemonOptions {
     /// Requests that may be in flight; more are answered with 503.
     #[arg(long, default_value_t = 20_000, value_name = "NUMBER")]
     pub(crate) max_requests: usize,
+
+    /// Memory that may be used, such as 512Mi: when it runs out, only a few requests are carried at once and the others are answered with 503.
+    /// Default: what its container may use, else what the machine has.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_memory: Option<Bytes>,
 
     /// How long requests may still take when the edge is told to stop.
     #[arg(long, default_value = "20s", value_name = "DURATION")]

@@ -7,12 +7,11 @@ use std::time::Instant;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use landfall_api::landfall::Load;
 use landfall_runtime::clock;
+use landfall_runtime::memory::{self, Memory};
 use parking_lot::Mutex;
 
 /// The kernel counts processor time in hundredths of a second, for everybody who asks.
 const TICKS_PER_S: f64 = 100.0;
-/// The size of a page.
-const PAGE: u64 = 4096;
 
 /// What was counted when it was last asked for.
 #[derive(Clone, Copy)]
@@ -43,7 +42,7 @@ impl Usage {
         let cores = rate(now.ticks, before.ticks) / TICKS_PER_S;
         Load {
             cpu: Some(Quantity(format!("{:.0}m", cores * 1000.0))),
-            memory: resident().map(|bytes| Quantity(bytes.to_string())),
+            memory: memory::resident().map(|bytes| Quantity(bytes.to_string())),
             bandwidth: Some(Quantity(format!("{:.0}", rate(now.bytes, before.bytes)))),
             connections: i64::try_from(connections).ok(),
             ..Load::default()
@@ -54,7 +53,7 @@ impl Usage {
     pub(crate) fn capacity() -> BTreeMap<String, Quantity> {
         let cores = std::thread::available_parallelism().map(std::num::NonZero::get).ok();
         let cpu = cores.map(|cores| ("cpu".to_owned(), Quantity(cores.to_string())));
-        let memory = memory().map(|bytes| ("memory".to_owned(), Quantity(bytes.to_string())));
+        let memory = Memory::find().map(|all| ("memory".to_owned(), Quantity(all.limit.to_string())));
         cpu.into_iter().chain(memory).collect()
     }
 }
@@ -102,22 +101,6 @@ fn bytes(devices: &str, outward: &BTreeSet<String>) -> u64 {
         at(0).saturating_add(at(8))
     };
     links.map(sum).fold(0, u64::saturating_add)
-}
-
-fn resident() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
-    text.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(PAGE)
-}
-
-/// The memory that this process may use: what its container may, else what the machine has.
-fn memory() -> Option<u64> {
-    let limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|text| text.trim().parse().ok());
-    limit.or_else(|| {
-        let text = fs::read_to_string("/proc/meminfo").ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
-    })
 }
 
 #[cfg(test)]

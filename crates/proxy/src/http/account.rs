@@ -49,7 +49,10 @@ impl Account {
     /// Begins with what a client asks, before it is made ready for an endpoint; none where nothing is told of anybody.
     pub(super) fn open(ticket: &Ticket, errand: &Errand<'_>, parts: &mut Parts) -> Option<Box<Self>> {
         let shared = &ticket.core.shared;
-        let span = shared.tracer.as_ref().and_then(|tracer| tracer.begin(&ticket.core, &mut parts.headers));
+        let span = shared
+            .tracer
+            .as_ref()
+            .and_then(|tracer| tracer.begin(&ticket.core, &mut parts.headers, ticket.before.is_some()));
         if span.is_none() && shared.log.is_off() {
             return None;
         }

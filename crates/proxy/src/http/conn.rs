@@ -1,11 +1,13 @@
 //! Who asks: what is known of a client's connection, and what follows from it for each of its requests.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderValue;
 use http::header::{FORWARDED, VIA};
 
+use super::Before;
 use super::headers::{CLIENT_SUBJECT, FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, US};
 
 use crate::clients::State;
@@ -51,6 +53,8 @@ pub(crate) struct Conn {
     pub(super) forwarded: HeaderValue,
     /// All of these as lines.
     pub(crate) block: Vec<u8>,
+    /// What is known of the next request, which the lane has begun.
+    pub(crate) left: Cell<Option<Before>>,
 }
 
 impl Conn {
@@ -77,7 +81,7 @@ impl Conn {
             let line = [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"];
             line.iter().for_each(|part| block.extend_from_slice(part));
         }
-        Self { info, state, client, scheme, port, forwarded, block }
+        Self { info, state, client, scheme, port, forwarded, block, left: Cell::default() }
     }
 
     /// Whether it is encrypted.

@@ -22,7 +22,7 @@ use crate::upstream::{Fault, Local};
 
 /// Passes a request on, and its answer back.
 pub(super) async fn forward(
-    ticket: Ticket,
+    mut ticket: Ticket,
     errand: Errand<'_>,
     mut parts: Parts,
     body: Received,
@@ -33,12 +33,15 @@ pub(super) async fn forward(
         errand.target.found(&core).await;
     }
     let mut local = core.local(errand.target);
-    local.budget.earn(local.service.retry_percent);
+    let mut account = Account::open(&ticket, &errand, &mut parts);
+    let before = ticket.before.take();
+    if before.as_ref().is_none_or(|before| before.target != errand.target.id) {
+        local.budget.earn(local.service.retry_percent);
+    }
     let progress = Rc::new(Progress::new(core.ticker.clone()));
     let upload = Upload::new(body, core.shared.config.limits.body_bytes, progress.clone());
-    let mut journey = Journey::new(&ticket, &errand, &local, &parts, progress);
+    let mut journey = Journey::new(&ticket, &errand, &local, &parts, progress, before);
     journey.repeatable = upload.is_empty() && parts.method.is_idempotent() && upgrade.is_none();
-    let mut account = Account::open(&ticket, &errand, &mut parts);
     headers::for_endpoint(&mut parts.headers, &ticket.conn, parts.version);
     if let Some(bucket) = errand.bucket {
         bucket.address(&mut parts);

@@ -17,7 +17,7 @@ use super::headers::PEER_TARGET;
 use super::journey::Errand;
 use super::target::{self, Refusal};
 use super::upgrade::{self, Tunnel};
-use super::{Answering, Body, Conn, Received, answer, own};
+use super::{Answering, Before, Body, Conn, Received, answer, own};
 use crate::core::Core;
 use crate::peer;
 use crate::table::{Action, Plan, Route};
@@ -34,6 +34,8 @@ pub(crate) struct Ticket {
     pub(crate) began: Instant,
     /// What endpoints say before they answer is passed on there.
     pub(super) interim: Option<Answering>,
+    /// What is known of it from before.
+    pub(super) before: Option<Before>,
 }
 
 /// What a stream of HTTP/2 has beside its request.
@@ -42,13 +44,15 @@ pub(crate) struct Stream {
     pub(crate) answering: Answering,
     /// It asks to become a WebSocket: that is what will come, once that is agreed on.
     pub(crate) upgrade: Option<oneshot::Receiver<Tunnel>>,
+    /// What is known of its request from before.
+    pub(crate) before: Option<Before>,
 }
 
 impl Ticket {
     pub(crate) fn new(core: Rc<Core>, conn: Rc<Conn>) -> Self {
         core.requests.set(core.requests.get() + 1);
         conn.state.serves();
-        Self { core, conn, began: clock::instant(), interim: None }
+        Self { core, conn, began: clock::instant(), interim: None, before: None }
     }
 }
 
@@ -68,12 +72,18 @@ pub(crate) async fn handle(
 ) -> Response<Body> {
     let mut ticket = Ticket::new(core, conn);
     let upgrade = match stream {
-        None => upgrade::asked(&mut request),
+        None => {
+            ticket.before = ticket.conn.left.take();
+            upgrade::asked(&mut request)
+        }
         Some(stream) => {
-            ticket.interim = Some(stream.answering);
+            (ticket.interim, ticket.before) = (Some(stream.answering), stream.before);
             stream.upgrade.map(upgrade::Asked::websocket)
         }
     };
+    if let Some(before) = &ticket.before {
+        ticket.began = before.began;
+    }
     serve(ticket, request, upgrade).await
 }
 

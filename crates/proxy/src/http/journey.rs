@@ -15,16 +15,16 @@ use landfall_plan::choose::{Affinity, Ask, Why, luck_of};
 use landfall_runtime::clock;
 use smallvec::SmallVec;
 
-use super::Upload;
 use super::account::Tried;
 use super::body::{Again, Progress};
 use super::handle::Ticket;
 use super::headers::{self, PEER_TARGET};
 use super::held::{HELD_MAX, Held};
+use super::{Before, Failed, Upload};
 use crate::peer::wire;
 use crate::table::{Bucket, Hash, Plan, Reach, Target};
 use crate::ticker::Deadline;
-use crate::upstream::{Active, Call, Endpoint, Fault, Local, Sender, blame, connect, fault_of};
+use crate::upstream::{Active, Call, Endpoint, Fault, Local, Sender, at_hand, blame, connect, fault_of};
 
 /// How often a request that waits looks whether its endpoint is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -60,6 +60,8 @@ struct Failure {
     back: Option<(Head, Upload)>,
     /// The connection had been used before: it may just have been closed.
     reused: bool,
+    /// Another edge says so itself: it is there, whatever is with those whom it has asked.
+    told: bool,
 }
 
 /// What is known of a request while it is passed on.
@@ -86,6 +88,8 @@ pub(super) struct Journey<'a> {
     cookie: Option<u16>,
     /// What leads to its endpoint, where that is not chosen by who is less busy.
     key: Option<u64>,
+    /// Who was asked before, and did not answer.
+    failed: Option<Failed>,
 }
 
 /// An answer has begun.
@@ -107,10 +111,12 @@ impl<'a> Journey<'a> {
         local: &Local,
         parts: &Parts,
         progress: Rc<Progress>,
+        before: Option<Before>,
     ) -> Self {
         let chooser = &local.service.chooser;
+        let drawn = before.as_ref().map(|before| before.luck);
         let (luck, cookie) = match chooser.affinity() {
-            Affinity::None => (ticket.core.luck(), None),
+            Affinity::None => (drawn.unwrap_or_else(|| ticket.core.luck()), None),
             Affinity::ClientIp => match ticket.conn.info.client.ip().to_canonical() {
                 std::net::IpAddr::V4(ip) => (luck_of(&ip.octets()), None),
                 std::net::IpAddr::V6(ip) => (luck_of(&ip.octets()), None),
@@ -142,6 +148,10 @@ impl<'a> Journey<'a> {
             canary,
             cookie,
             key: local.service.hash.as_ref().and_then(|hash| key(hash, ticket, parts)),
+            // Its route may lead to somebody else by now, who has not failed.
+            failed: before
+                .filter(|before| before.target == errand.target.id)
+                .and_then(|before| before.failed),
         }
     }
 
@@ -154,6 +164,13 @@ impl<'a> Journey<'a> {
     ) -> Result<Arrival, (Fault, Option<u16>, u32)> {
         let mut next = Some((head, upload));
         let (mut retries, mut last) = (0, (Fault::Nowhere, None));
+        if let Some(Failed { fault, endpoint, choice, version }) = self.failed.take() {
+            // Choices are counted anew in another version: then it was none of these.
+            last = (fault, Some(if version == local.version { choice } else { u16::MAX }));
+            if !self.moves_on(local, &endpoint, &mut last, &mut retries).await {
+                return Err((last.0, last.1, retries));
+            }
+        }
         while let Some((head, upload)) = next.take() {
             let Some((choice, why, active)) = self.choose(local) else {
                 // All were tried, and none took it.
@@ -174,28 +191,42 @@ impl<'a> Journey<'a> {
                             self.answered(local, choice, &active.endpoint, response.status());
                             return Ok(Arrival { response, held, choice, active, sender, why, retries });
                         }
-                        Err(fault) => Failure { fault, back: None, reused: false },
+                        Err(fault) => Failure { fault, back: None, reused: false, told: false },
                     }
                 }
                 Err(failure) => failure,
             };
             last = (failure.fault, Some(choice));
             self.failed(local, choice, &active.endpoint, &failure);
-            let again = failure.back.or_else(|| spare.map(|head| (head, Upload::Empty)));
-            let Some(again) = again.filter(|_| last.0.may_repeat() && local.service.retries > 0) else {
-                break;
-            };
-            self.tried.push(active.endpoint.clone());
-            self.clusters.push(local.cluster(choice));
+            next = failure.back.or_else(|| spare.map(|head| (head, Upload::Empty)));
+            let endpoint = active.endpoint.clone();
             drop(active);
-            if !self.goes_on(local, &mut last, retries).await {
+            if next.is_none() || !self.moves_on(local, &endpoint, &mut last, &mut retries).await {
                 break;
             }
-            retries += 1;
-            self.asked = clock::instant();
-            next = Some(again);
         }
         Err((last.0, last.1, retries))
+    }
+
+    /// An endpoint did not answer: whether there is another attempt.
+    async fn moves_on(
+        &mut self,
+        local: &mut Rc<Local>,
+        endpoint: &Rc<Endpoint>,
+        last: &mut (Fault, Option<u16>),
+        retries: &mut u32,
+    ) -> bool {
+        if !last.0.may_repeat() || local.service.retries == 0 {
+            return false;
+        }
+        self.tried.push(endpoint.clone());
+        self.clusters.push(local.cluster(last.1.unwrap_or(u16::MAX)));
+        if !self.goes_on(local, last, *retries).await {
+            return false;
+        }
+        *retries += 1;
+        self.asked = clock::instant();
+        true
     }
 
     /// Whether somebody else may be sent it, should this one not answer.
@@ -305,7 +336,7 @@ impl<'a> Journey<'a> {
         loop {
             let kept = if alone { None } else { endpoint.take(call.upgrade) };
             let reused = kept.is_some();
-            let mut sender = match kept {
+            let mut sender = match kept.or_else(|| at_hand(core, &endpoint.reach, call)) {
                 Some(sender) => sender,
                 // In a box: handshakes are large, and most requests need none.
                 None => {
@@ -317,7 +348,12 @@ impl<'a> Journey<'a> {
                             sender
                         }
                         Err(fault) => {
-                            return Err(Failure { fault, back: Some((head, upload)), reused: false });
+                            return Err(Failure {
+                                fault,
+                                back: Some((head, upload)),
+                                reused: false,
+                                told: false,
+                            });
                         }
                     }
                 }
@@ -326,7 +362,8 @@ impl<'a> Journey<'a> {
                 if reused {
                     continue;
                 }
-                return Err(Failure { fault: Fault::Connect, back: Some((head, upload)), reused });
+                let back = Some((head, upload));
+                return Err(Failure { fault: Fault::Connect, back, reused, told: false });
             }
             // Another edge may find that it can send it to nobody.
             let again = if linked && !self.repeatable { upload.keep() } else { None };
@@ -368,11 +405,11 @@ impl<'a> Journey<'a> {
                 answer = &mut sent => return answer.map_err(|mut error| {
                     let back = error.take_message().map(|request| take_apart(request, many));
                     let fault = if back.is_some() { Fault::Connect } else { fault_of(error.error()) };
-                    Failure { fault, back, reused: false }
+                    Failure { fault, back, reused: false, told: false }
                 }),
                 () = &mut look => {
                     if let Some(fault) = self.impatient(local, endpoint) {
-                        return Err(Failure { fault, back: None, reused: false });
+                        return Err(Failure { fault, back: None, reused: false, told: false });
                     }
                     look.reset(LOOK_EVERY);
                 }
@@ -477,7 +514,7 @@ impl<'a> Journey<'a> {
         if failure.fault.counts_against_endpoint() && !stale {
             // A connection to another edge ends when the edge falls silent.
             let ended = matches!(failure.fault, Fault::Reset | Fault::BrokeOff);
-            let silent = ended && matches!(endpoint.reach, Reach::Peer { .. });
+            let silent = ended && !failure.told && matches!(endpoint.reach, Reach::Peer { .. });
             self.count_failure(local, choice, endpoint, silent || failure.fault.nothing_sent());
         }
     }
@@ -522,10 +559,10 @@ fn key(hash: &Hash, ticket: &Ticket, parts: &Parts) -> Option<u64> {
 /// Another edge has answered for itself. Where it has sent nothing to anybody, the request is taken back.
 fn declined(response: &Response<Incoming>, again: Option<(Head, Again)>) -> Failure {
     if !wire::is_unsent(response.headers()) {
-        return Failure { fault: Fault::Reset, back: None, reused: false };
+        return Failure { fault: Fault::Reset, back: None, reused: false, told: true };
     }
     let back = again.and_then(|(head, again)| Some((head, again.upload()?)));
-    Failure { fault: Fault::of_unsent(response.status()), back, reused: false }
+    Failure { fault: Fault::of_unsent(response.status()), back, reused: false, told: true }
 }
 
 /// Takes back a request that was not sent.

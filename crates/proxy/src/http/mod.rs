@@ -7,11 +7,12 @@
 //!                                                                                  connection back at its end)
 //! ```
 //!
-//! Reading order: `conn` (who asks), `received` (what comes with it), `handle`, `target`, `headers`, `forward`, `journey`, `held`, `interim`,
-//! `exchange`, `account`, `body`, `own`, `answer`, `upgrade`.
+//! Reading order: `conn` (who asks), `received` (what comes with it), `before`, `handle`, `target`, `headers`, `forward`, `journey`, `held`, `interim`,
+//! `exchange`, `account`, `body`, `outflow`, `own`, `answer`, `upgrade`.
 
 mod account;
 mod answer;
+mod before;
 mod body;
 mod conn;
 mod exchange;
@@ -21,17 +22,20 @@ mod headers;
 mod held;
 mod interim;
 mod journey;
+mod outflow;
 mod own;
 mod received;
 mod target;
 mod upgrade;
 
+pub(crate) use before::{Before, Failed};
 pub(crate) use body::{Body, BodyError, Upload};
 pub(crate) use conn::{Conn, ConnInfo, TlsInfo};
 pub(crate) use handle::{Stream, Ticket, handle};
 pub(crate) use headers::strip_hop;
 pub(crate) use held::{HELD_MAX, SHORT_MAX};
 pub(crate) use interim::Answering;
+pub(crate) use outflow::{break_off, room, send};
 pub(crate) use received::Received;
 pub(crate) use target::{plain_host, plain_path};
 pub(crate) use upgrade::Tunnel;

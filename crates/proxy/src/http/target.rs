@@ -83,7 +83,9 @@ pub(crate) fn plain_host(bytes: &[u8]) -> Option<String> {
     let name = bytes.iter().position(|byte| *byte == b':').map_or(bytes, |at| &bytes[..at]);
     let port = bytes.get(name.len() + 1..).unwrap_or_default();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    if name.is_empty() || !name.iter().all(plain) || port.len() > 5 || !port.iter().all(u8::is_ascii_digit) {
+    let number = std::str::from_utf8(port).ok()?;
+    let sound = port.is_empty() || port.iter().all(u8::is_ascii_digit) && number.parse::<u16>().is_ok();
+    if name.is_empty() || !name.iter().all(plain) || !sound {
         return None;
     }
     let name = name.strip_suffix(b".").unwrap_or(name);

@@ -149,10 +149,11 @@ impl Dialer {
                 socket.connect(address).await?;
                 Ok(Reached::Socket(socket))
             }
-            (Reach::Peer { edge, address }, carries) => self
-                .tunnel(wanted, edge, address, carries)
-                .await
-                .map(|tunnel| Reached::Tunnel(Box::new(tunnel))),
+            (Reach::Peer { edge, address }, carries) => {
+                // In a box: a handshake between edges is large, and streams to own endpoints would have room for it as long as they live.
+                let tunnel = Box::pin(self.tunnel(wanted, edge, address, carries)).await?;
+                Ok(Reached::Tunnel(Box::new(tunnel)))
+            }
         }
     }
 

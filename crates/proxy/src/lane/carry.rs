@@ -1,109 +1,119 @@
 //! A plain request is carried to an endpoint, and its answer back.
 
 use std::cell::Cell;
-use std::future::Future;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::task::Poll;
+use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use landfall_plan::choose::{Ask, Why};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::chunks::Chunks;
+use super::asker::{Asker, Ours};
+use super::body::Rest;
+use super::deliver::{Coming, Delivery, Exchange, Whom, timed};
 use super::request::Plain;
 use super::response::{self, Ends, Head, Seen};
-use super::{HEAD_MAX, Outcome, Scratch};
+use super::{HEAD_MAX, Outcome};
 use crate::clients::Order;
 use crate::core::Core;
-use crate::http::{Conn, HELD_MAX, SHORT_MAX, Ticket};
-use crate::log::Entry;
-use crate::meter::Meter;
+use crate::http::{Before, Conn, Failed, HELD_MAX, SHORT_MAX, Ticket};
 use crate::table::Reach;
 use crate::upstream::{Active, Fault, Local, blame};
 
-/// What is read at once from an endpoint: of a head, and of a body.
+/// What is read at once of a head.
 const READ_HEAD: usize = 4 << 10;
-const READ_BODY: usize = 32 << 10;
 /// How often a request that waits looks whether its endpoint is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Heads that an endpoint may send before that of its answer.
+/// Heads before that of an answer: so many are passed on, and so many are read.
 const HINTS_MAX: u32 = 32;
+const HEADS_MAX: u32 = 1024;
 
-/// What a client is told whose endpoint does not answer.
-const TIMEOUT: &[u8] = b"HTTP/1.1 504 Gateway Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// One whose request broke off, and is not to be sent twice.
-const BROKEN: &[u8] = b"HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// And one whose request may not be sent once more.
-const NOT_AGAIN: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
-/// Carries a plain request; its head stands in the scratch.
-pub(super) async fn carry<S>(
+/// Carries a plain request, whose head for the endpoint is `up`, until its answer begins; what comes back is read into `back`.
+pub(super) async fn carry<A: Asker>(
     core: &Rc<Core>,
     conn: &Rc<Conn>,
     plain: &Plain<'_>,
-    client: &mut S,
-    scratch: &mut Scratch,
-) -> Outcome
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+    asker: &mut A,
+    up: &[u8],
+    back: &mut Vec<u8>,
+) -> Carried {
+    // A client may give up before its turn has come, and another may do nothing else: that costs no endpoint anything.
+    if poll_fn(|cx| Poll::Ready(asker.poll_gone(cx).is_ready())).await {
+        return Carried::Ended(Outcome::Over);
+    }
     let ticket = Ticket::new(core.clone(), conn.clone());
-    let began = ticket.began;
+    let (began, luck, target) = (ticket.began, core.luck(), plain.target.id);
+    let left = |failed| Carried::Ended(Outcome::Left(Some(Before { began, luck, target, failed })));
     let local = &*plain.local;
     local.budget.earn(local.service.retry_percent);
-    let Some((choice, why, active)) = choose(core, local) else { return Outcome::Left };
-    let Reach::Direct(address) = active.endpoint.reach else { return Outcome::Left };
-    let mut trip =
-        Trip { core, conn, plain, active: &active, choice, why, began, hints: Cell::new(0), broke_off: None };
-    let (endpoint, head) = match trip.arrive(address, client, scratch).await {
-        Ok(arrived) => arrived,
-        Err(fault) => {
-            let unreachable = fault.nothing_sent();
-            if fault.counts_against_endpoint() {
-                blame(core, local, plain.target, choice, &active.endpoint, unreachable);
-            }
-            return trip.fail(fault, client, scratch).await;
+    let Some((choice, why, active)) = choose(core, local, luck) else { return left(None) };
+    let Reach::Direct(address) = active.endpoint.reach else { return left(None) };
+    if active.endpoint.is_odd(core.ticker.now_ms()) {
+        return left(None);
+    }
+    let (heads, repeats) = (Cell::new(0), Cell::new(0));
+    let trip = Trip { core, conn, plain, up, active, choice, why, ticket, heads, repeats };
+    let failed = |trip: Trip<'_>, fault: Fault| {
+        let endpoint = trip.active.endpoint.clone();
+        if fault.counts_against_endpoint() {
+            blame(core, local, plain.target, choice, &endpoint, fault.nothing_sent());
         }
+        left(Some(Failed { fault, endpoint, choice, version: local.version }))
     };
-    let meter = local.meter(core, &plain.route.plan, plain.target, choice);
-    meter.began(0, why);
-    if let Some(used) = head.used {
-        meter.used(used);
-    }
-    if head.status >= 500 {
-        blame(core, local, plain.target, choice, &active.endpoint, false);
-    } else {
-        active.endpoint.answered();
-        if local.service.outlier.slower.is_some() {
-            active.endpoint.took(began.elapsed());
+    match trip.arrive(address, asker, back).await {
+        Ok((endpoint, head)) => match trip.begin(&head, asker, back) {
+            Some(begun) => Carried::Begun(trip.deliver(endpoint, &head, begun)),
+            // Nothing of it was seen yet.
+            None => failed(trip, Fault::Garbage),
+        },
+        Err(Stop::Gone) => Carried::Ended(Outcome::Over),
+        Err(Stop::Failed(fault)) => failed(trip, fault),
+        Err(Stop::Odd) => {
+            trip.active.endpoint.turns_odd(core.ticker.now_ms());
+            if local.service.retries > 0 { left(None) } else { failed(trip, Fault::Garbage) }
         }
     }
-    let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let delivered = trip.deliver(endpoint, &head, client, scratch, &meter).await;
-    meter.ended(status, began.elapsed());
-    trip.tell(scratch, status, trip.broke_off);
-    delivered
 }
 
-/// The method, the host and the path of a head that is sent to an endpoint.
-fn asked(up: &[u8]) -> (&str, &str, &str) {
-    let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
-    let line = text(up.split(|byte| *byte == b'\r').next().unwrap_or_default());
-    let mut words = line.split(' ');
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let lines = up.split(|byte| *byte == b'\n');
-    let host = lines
-        .filter_map(|line| line.split_at_checked(5))
-        .find(|(name, _)| name.eq_ignore_ascii_case(b"host:"));
-    let host = host.map_or("", |(_, value)| text(value.trim_ascii()));
-    (method, host, target.split('?').next().unwrap_or_default())
+/// How far a request was carried.
+pub(super) enum Carried {
+    /// Its answer is to be passed on.
+    Begun(Delivery),
+    /// That is all.
+    Ended(Outcome),
 }
 
-fn choose(core: &Core, local: &Local) -> Option<(u16, Why, Active)> {
+/// Why there is no answer yet.
+enum Stop {
+    /// The endpoint has failed.
+    Failed(Fault),
+    /// It has answered with something that hyper may understand.
+    Odd,
+    /// Nobody waits for it any more.
+    Gone,
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault)
+    }
+}
+
+/// What is here of an answer.
+struct Begun {
+    body: Rest,
+    /// More has come than belongs to it.
+    surplus: bool,
+    /// The client's connection ends with it.
+    closes: bool,
+}
+
+fn choose(core: &Core, local: &Local, luck: u64) -> Option<(u16, Why, Active)> {
     let now_ms = core.ticker.now_ms();
-    let ask = Ask { luck: core.luck(), ..Ask::default() };
+    let ask = Ask { luck, ..Ask::default() };
     let (choice, why) = local.service.chooser.pick(&ask, |at| local.is_usable(at, now_ms))?;
     let endpoint = local.pick(choice, core, &[], false, None)?;
     Some((choice, why, local.enter(choice, endpoint)?))
@@ -114,123 +124,81 @@ struct Trip<'a> {
     core: &'a Rc<Core>,
     conn: &'a Conn,
     plain: &'a Plain<'a>,
-    active: &'a Active,
+    /// Its head.
+    up: &'a [u8],
+    active: Active,
     choice: u16,
     why: Why,
-    began: Instant,
+    ticket: Ticket,
     /// Heads that came before that of its answer.
-    hints: Cell<u32>,
-    /// Its answer broke off, and why.
-    broke_off: Option<&'static str>,
+    heads: Cell<u32>,
+    /// So often it was sent once more.
+    repeats: Cell<u32>,
 }
 
 impl Trip<'_> {
-    /// Writes it down, if it is one of those.
-    fn tell(&self, scratch: &Scratch, status: StatusCode, fault: Option<&str>) {
-        let log = &self.core.shared.log;
-        if log.is_off() {
-            return;
-        }
-        let (method, host, path) = asked(&scratch.up);
-        log.write(&Entry {
-            client: self.conn.info.client,
-            method,
-            host,
-            path,
-            route: &self.plain.route.plan.name,
-            service: &self.plain.target.name,
-            cluster: &self.plain.local.cluster(self.choice),
-            endpoint: Some(&self.active.endpoint),
-            why: self.why.word(),
-            status,
-            took: self.began.elapsed(),
-            retries: 0,
-            tried: &[],
-            fault,
-            broke_off: self.broke_off.is_some(),
-            trace: None,
-        });
-    }
-
-    /// No answer has begun: hyper asks again, unless there is no sense in it.
-    async fn fail<S>(&self, fault: Fault, client: &mut S, scratch: &Scratch) -> Outcome
-    where
-        S: AsyncWrite + Unpin,
-    {
-        let (fault, words) = match fault {
-            Fault::Timeout => (fault, TIMEOUT),
-            // The client has a part of a head, and takes no more.
-            Fault::Body => return Outcome::Over,
-            // One that the plan has dropped is not asked again, whatever it was sent.
-            Fault::Withdrawn => return Outcome::Left,
-            // The others were sent something, and may be asked twice; if anybody may.
-            _ if !fault.nothing_sent() && self.plain.local.service.retries == 0 => (fault, BROKEN),
-            _ if !fault.nothing_sent() && !self.plain.local.budget.spend() => (Fault::Budget, NOT_AGAIN),
-            _ => return Outcome::Left,
-        };
-        let meter = self.plain.local.meter(self.core, &self.plain.route.plan, self.plain.target, self.choice);
-        meter.began(0, self.why);
-        meter.ended(fault.status(), self.began.elapsed());
-        self.tell(scratch, fault.status(), Some(fault.word()));
-        let _ = client.write_all(words).await;
-        Outcome::Over
-    }
-
     /// Sends the request, and reads the head of its answer.
-    async fn arrive<S>(
-        &mut self,
+    async fn arrive(
+        &self,
         address: std::net::SocketAddr,
-        client: &mut S,
-        scratch: &mut Scratch,
-    ) -> Result<(TcpStream, Head), Fault>
-    where
-        S: AsyncWrite + Unpin,
-    {
-        loop {
-            let kept = self.active.endpoint.take_stream();
-            let reused = kept.is_some();
-            let mut stream = match kept {
-                Some(stream) => stream,
-                None => self.connect(address).await?,
-            };
-            match self.ask(&mut stream, client, scratch).await {
-                Ok(head) => return Ok((stream, head)),
-                // It was closed while nobody used it; a plain request may be sent twice.
-                Err(Fault::Reset) if reused && scratch.back.is_empty() => {}
-                Err(fault) => return Err(fault),
+        asker: &mut impl Asker,
+        back: &mut Vec<u8>,
+    ) -> Result<(TcpStream, Head), Stop> {
+        if let Some(mut kept) = self.active.endpoint.take_stream() {
+            match self.ask(&mut kept, asker, back).await {
+                Ok(head) => return Ok((kept, head)),
+                // It was closed while nobody used it: a new one tells more than another old one.
+                Err(Stop::Failed(Fault::Reset)) if self.may_repeat(back) => self.repeats.set(1),
+                Err(stop) => return Err(stop),
             }
         }
+        let mut stream = self.connect(address, asker).await?;
+        let head = self.ask(&mut stream, asker, back).await?;
+        Ok((stream, head))
     }
 
-    async fn connect(&self, address: std::net::SocketAddr) -> Result<TcpStream, Fault> {
+    /// Whether it may be sent once more: nothing was heard of it, and repeating is allowed at all.
+    fn may_repeat(&self, back: &[u8]) -> bool {
+        let local = &self.plain.local;
+        let unheard = back.is_empty() && self.heads.get() == 0;
+        unheard && local.service.retries > 0 && local.budget.spend()
+    }
+
+    async fn connect(
+        &self,
+        address: std::net::SocketAddr,
+        asker: &mut impl Asker,
+    ) -> Result<TcpStream, Stop> {
         if !self.core.shared.guard.admits(address) {
-            return Err(Fault::Connect);
+            return Err(Fault::Connect.into());
         }
-        let wait = self.plain.local.service.times.connect;
-        let stream = timed(self.core, wait, TcpStream::connect(address)).await;
-        let stream = stream.ok_or(Fault::ConnectTimeout)?.map_err(|_| Fault::Connect)?;
+        let stream = tokio::select! {
+            biased;
+            () = poll_fn(|cx| asker.poll_gone(cx)) => return Err(Stop::Gone),
+            stream = TcpStream::connect(address) => stream.map_err(|_| Fault::Connect)?,
+            () = self.core.ticker.after(self.plain.local.service.times.connect) => {
+                return Err(Fault::ConnectTimeout.into());
+            }
+        };
         let _ = stream.set_nodelay(true);
         Ok(stream)
     }
 
-    async fn ask<S>(
+    async fn ask(
         &self,
         stream: &mut TcpStream,
-        client: &mut S,
-        scratch: &mut Scratch,
-    ) -> Result<Head, Fault>
-    where
-        S: AsyncWrite + Unpin,
-    {
-        scratch.back.clear();
-        stream.write_all(&scratch.up).await.map_err(|_| Fault::Reset)?;
+        asker: &mut impl Asker,
+        back: &mut Vec<u8>,
+    ) -> Result<Head, Stop> {
+        back.clear();
+        stream.write_all(self.up).await.map_err(|_| Fault::Reset)?;
         let mut look = self.core.ticker.after(LOOK_EVERY);
         loop {
-            scratch.back.reserve(READ_HEAD);
+            back.reserve(READ_HEAD);
             tokio::select! {
                 biased;
-                read = stream.read_buf(&mut scratch.back) => match read {
-                    Ok(0) | Err(_) => return Err(Fault::Reset),
+                read = stream.read_buf(back) => match read {
+                    Ok(0) | Err(_) => return Err(Fault::Reset.into()),
                     Ok(_) => {}
                 },
                 () = &mut look => {
@@ -238,9 +206,10 @@ impl Trip<'_> {
                     look.reset(LOOK_EVERY);
                     continue;
                 }
+                () = poll_fn(|cx| asker.poll_gone(cx)) => return Err(Stop::Gone),
             }
-            if let Some(head) = self.read_head(client, scratch).await? {
-                self.whole_if_short(stream, &head, scratch).await?;
+            if let Some(head) = self.read_head(asker, back).await? {
+                self.whole_if_short(stream, &head, asker, back).await?;
                 return Ok(head);
             }
         }
@@ -252,57 +221,48 @@ impl Trip<'_> {
         &self,
         stream: &mut TcpStream,
         head: &Head,
-        scratch: &mut Scratch,
-    ) -> Result<(), Fault> {
+        asker: &mut impl Asker,
+        back: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
         let Ends::Length(length @ 1..=SHORT_MAX) = head.ends else { return Ok(()) };
         let whole = head.length.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
-        if scratch.back.len() >= whole {
+        if back.len() >= whole {
             return Ok(());
         }
         let (mut waited, most) = (Duration::ZERO, HELD_MAX.min(self.plain.local.service.times.idle));
         let mut look = self.core.ticker.after(LOOK_EVERY);
-        while scratch.back.len() < whole && waited < most {
-            scratch.back.reserve(READ_HEAD);
+        while back.len() < whole && waited < most {
+            back.reserve(READ_HEAD);
             tokio::select! {
                 biased;
-                read = stream.read_buf(&mut scratch.back) => match read {
-                    Ok(0) | Err(_) => return Err(Fault::BrokeOff),
+                read = stream.read_buf(back) => match read {
+                    Ok(0) | Err(_) => return Err(Fault::BrokeOff.into()),
                     Ok(_) => {}
                 },
                 () = &mut look => {
                     if self.is_lost() {
-                        return Err(Fault::Withdrawn);
+                        return Err(Fault::Withdrawn.into());
                     }
                     waited += LOOK_EVERY;
                     look.reset(LOOK_EVERY);
                 }
+                () = poll_fn(|cx| asker.poll_gone(cx)) => return Err(Stop::Gone),
             }
         }
         Ok(())
     }
 
     /// Reads heads until that of the answer itself; those before it are passed on at once.
-    async fn read_head<S>(&self, client: &mut S, scratch: &mut Scratch) -> Result<Option<Head>, Fault>
-    where
-        S: AsyncWrite + Unpin,
-    {
+    async fn read_head(&self, asker: &mut impl Asker, back: &mut Vec<u8>) -> Result<Option<Head>, Stop> {
         loop {
-            scratch.out.clear();
-            match response::look(&scratch.back, self.plain.is_head, &mut scratch.out) {
-                Seen::Part if scratch.back.len() > HEAD_MAX * 4 => return Err(Fault::Garbage),
+            match response::look(back, self.plain.is_head, self.hsts().is_some(), asker.head()) {
+                Seen::Part if back.len() > HEAD_MAX * 4 => return Err(Stop::Odd),
                 Seen::Part => return Ok(None),
-                Seen::Bad => return Err(Fault::Garbage),
+                Seen::Bad => return Err(Stop::Odd),
                 Seen::Whole(head) if head.is_interim() => {
-                    self.hints.set(self.hints.get() + 1);
-                    if self.hints.get() > HINTS_MAX {
-                        return Err(Fault::Garbage);
-                    }
-                    scratch.out.extend_from_slice(b"\r\n");
-                    let idle = self.plain.local.service.times.idle;
-                    let written = timed(self.core, idle, client.write_all(&scratch.out)).await;
-                    written.and_then(Result::ok).ok_or(Fault::Body)?;
-                    scratch.back.drain(..head.length);
-                    if scratch.back.is_empty() {
+                    self.hint(asker).await?;
+                    back.drain(..head.length);
+                    if back.is_empty() {
                         return Ok(None);
                     }
                 }
@@ -311,9 +271,23 @@ impl Trip<'_> {
         }
     }
 
+    /// Passes on a head that comes before that of the answer, if there were not too many.
+    async fn hint(&self, asker: &mut impl Asker) -> Result<(), Stop> {
+        let heads = self.heads.get() + 1;
+        self.heads.set(heads);
+        if heads > HEADS_MAX {
+            return Err(Fault::Garbage.into());
+        }
+        if heads > HINTS_MAX {
+            return Ok(());
+        }
+        let idle = self.plain.local.service.times.idle;
+        timed(self.core, idle, asker.hint()).await.flatten().ok_or(Stop::Gone)
+    }
+
     /// Whether there is still a sense in waiting.
     fn patience(&self) -> Result<(), Fault> {
-        if self.began.elapsed() > self.plain.local.service.times.first_byte {
+        if self.ticket.began.elapsed() > self.plain.local.service.times.first_byte {
             return Err(Fault::Timeout);
         }
         if self.is_lost() { Err(Fault::Withdrawn) } else { Ok(()) }
@@ -329,131 +303,59 @@ impl Trip<'_> {
         lost && now.service.retries > 0 && now.may_leave(endpoint, &[], core, |_| true)
     }
 
-    /// Passes an answer on, and keeps the connection to the endpoint if all is well.
-    async fn deliver<S>(
-        &mut self,
-        mut endpoint: TcpStream,
-        head: &Head,
-        client: &mut S,
-        scratch: &mut Scratch,
-        meter: &Meter,
-    ) -> Outcome
-    where
-        S: AsyncWrite + Unpin,
-    {
+    /// Takes what is here of an answer; none when it turns out to be none.
+    fn begin(&self, head: &Head, asker: &mut impl Asker, back: &[u8]) -> Option<Begun> {
         let closes = self.conn.state.order() != Order::Go || head.ends == Ends::Close;
-        self.end_head(head, closes, &mut scratch.out);
-        let idle = self.plain.local.service.times.idle;
+        let date = (!head.dated).then(|| self.core.date());
+        asker.end_head(Ours { date, hsts: self.hsts(), closes });
+        let came = back.get(head.length..).unwrap_or_default();
         let mut body = Rest::new(head.ends);
-        let mut from = head.length;
-        loop {
-            let came = scratch.back.get(from..).unwrap_or_default();
-            let Some(belongs) = body.follow(came) else {
-                self.break_off(meter, "the answer broke off: it is no body");
-                return Outcome::Over;
-            };
-            scratch.out.extend_from_slice(came.get(..belongs).unwrap_or_default());
-            let surplus = belongs < came.len();
-            // One write for a small answer; a large one goes as it comes.
-            let written = timed(self.core, idle, client.write_all(&scratch.out)).await;
-            if !matches!(written, Some(Ok(()))) {
-                return Outcome::Over;
-            }
-            if body.is_over() {
-                // TLS may hold the last bytes back.
-                let _ = client.flush().await;
-                if head.keeps && !surplus {
-                    let limits = &self.core.shared.config.limits;
-                    let now_ms = self.core.ticker.now_ms();
-                    self.active.endpoint.give_stream(endpoint, now_ms, limits.idle_per_endpoint);
-                }
-                return if closes { Outcome::Over } else { Outcome::Answered };
-            }
-            scratch.out.clear();
-            scratch.back.clear();
-            from = 0;
-            scratch.back.reserve(READ_BODY);
-            match timed(self.core, idle, endpoint.read_buf(&mut scratch.back)).await {
-                Some(Ok(read)) if read > 0 => {}
-                Some(Ok(_)) if head.ends == Ends::Close => {
-                    let _ = client.shutdown().await;
-                    return Outcome::Over;
-                }
-                None => {
-                    self.break_off(meter, "the answer broke off: nothing came for too long");
-                    return Outcome::Over;
-                }
-                Some(_) => {
-                    self.break_off(meter, "the answer broke off: the sender is gone");
-                    return Outcome::Over;
-                }
+        let surplus = asker.take(came, &mut body)? < came.len();
+        Some(Begun { body, surplus, closes })
+    }
+
+    /// What its client is told for the time to come, by the route.
+    fn hsts(&self) -> Option<&HeaderValue> {
+        self.plain.route.plan.hsts.as_ref().filter(|_| self.conn.is_secure())
+    }
+
+    /// An answer has begun: what that tells of its endpoint.
+    fn answered(&self, head: &Head) {
+        let (local, endpoint) = (&self.plain.local, &self.active.endpoint);
+        if head.status >= 500 {
+            blame(self.core, local, self.plain.target, self.choice, endpoint, false);
+        } else {
+            endpoint.answered();
+            if local.service.outlier.slower.is_some() {
+                endpoint.took(self.ticket.began.elapsed());
             }
         }
     }
 
-    fn break_off(&mut self, meter: &Meter, why: &'static str) {
-        meter.broke_off();
-        self.broke_off = Some(why);
-    }
-
-    /// What is ours to tell in an answer's head, and its end.
-    fn end_head(&self, head: &Head, closes: bool, out: &mut Vec<u8>) {
-        if !head.dated {
-            self.core.write_date(out);
+    /// From here on all is known that routes tell. Where nothing is to come any more, the endpoint is done with.
+    fn deliver(self, stream: TcpStream, head: &Head, begun: Begun) -> Delivery {
+        self.answered(head);
+        let Self { core, conn, plain, up, active, choice, why, ticket, repeats, .. } = self;
+        let (plan, target) = (&plain.route.plan, plain.target);
+        let repeats = repeats.get();
+        let meter = plain.local.meter(core, plan, target, choice);
+        meter.began(repeats, why);
+        if let Some(used) = head.used {
+            meter.used(used);
         }
-        if let Some(hsts) = self.plain.route.plan.hsts.as_ref().filter(|_| self.conn.is_secure()) {
-            super::request::line(out, b"strict-transport-security", hsts.as_bytes());
-        }
-        if closes {
-            out.extend_from_slice(b"connection: close\r\n");
-        }
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
-/// What is left of a body.
-pub(super) enum Rest {
-    Length(u64),
-    Chunked(Chunks),
-    Close,
-}
-
-impl Rest {
-    pub(super) fn new(ends: Ends) -> Self {
-        match ends {
-            Ends::Length(length) => Self::Length(length),
-            Ends::Chunked => Self::Chunked(Chunks::new()),
-            Ends::Close => Self::Close,
-        }
-    }
-
-    /// How many of these bytes belong to the body; none when they are unsound.
-    pub(super) fn follow(&mut self, came: &[u8]) -> Option<usize> {
-        match self {
-            Self::Length(left) => {
-                let take = usize::try_from(*left).unwrap_or(usize::MAX).min(came.len());
-                *left -= u64::try_from(take).unwrap_or(0);
-                Some(take)
-            }
-            Self::Chunked(chunks) => chunks.follow(came).ok(),
-            Self::Close => Some(came.len()),
-        }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        match self {
-            Self::Length(left) => *left == 0,
-            Self::Chunked(chunks) => chunks.is_over(),
-            Self::Close => false,
-        }
-    }
-}
-
-/// What a future gives, if it does so in time.
-async fn timed<F: Future>(core: &Core, wait: Duration, future: F) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        output = future => Some(output),
-        () = core.ticker.after(wait) => None,
+        let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        let Head { keeps, ends, .. } = *head;
+        let exchange = Exchange { stream, active, ticket, meter, status, keeps, ends, why, repeats };
+        let cluster = plain.local.cluster(choice);
+        let Begun { body, surplus, closes } = begun;
+        let rest = if body.is_over() {
+            let (route, service) = (&*plan.name, &*target.name);
+            exchange.end(core, &Whom { conn, up, route, service, cluster: &cluster }, surplus);
+            None
+        } else {
+            let (route, service) = (plan.name.clone(), target.name.clone());
+            Some(Box::new(Coming { exchange, body, route, service, cluster }))
+        };
+        Delivery { idle: plain.local.service.times.idle, closes, rest }
     }
 }

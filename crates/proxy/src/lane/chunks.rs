@@ -1,4 +1,5 @@
-//! Where a chunked body ends. It is passed on as it came, so all that must be known of it is that it is sound, and its end.
+//! Where a chunked body ends, and what it carries: to a client of HTTP/1.1 it is passed on as it came, so that all that must be known of it is that it
+//! is sound, and its end; a stream of HTTP/2 gets its bytes without what frames them.
 
 /// Where in a chunked body one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,22 @@ pub(super) struct Chunks {
 /// Bytes of extensions and trailers.
 const EXTRA_MAX: usize = 16 << 10;
 /// Trailers.
-const TRAILERS_MAX: usize = 96;
+pub(super) const TRAILERS_MAX: usize = 96;
+
+/// Who wants to know what a body carries.
+pub(super) trait Payload {
+    /// Some of its bytes.
+    fn data(&mut self, bytes: &[u8]);
+    /// A byte of its trailers, or of the empty line that ends them.
+    fn trailer(&mut self, byte: u8);
+}
+
+/// Nobody.
+impl Payload for () {
+    fn data(&mut self, _: &[u8]) {}
+
+    fn trailer(&mut self, _: u8) {}
+}
 
 /// A body that is no chunked body.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,8 +75,8 @@ impl Chunks {
         self.at == At::Over
     }
 
-    /// Follows some bytes; gives how many of them belong to the body.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, Unsound> {
+    /// Follows some bytes, and tells what they carry; gives how many of them belong to the body.
+    pub(super) fn follow(&mut self, bytes: &[u8], payload: &mut impl Payload) -> Result<usize, Unsound> {
         let mut seen = 0;
         while let Some(rest) = bytes.get(seen..).filter(|rest| !rest.is_empty()) {
             if self.at == At::Over {
@@ -69,16 +85,25 @@ impl Chunks {
             if self.at == At::Data {
                 let take = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
                 self.left -= u64::try_from(take).unwrap_or(0);
+                payload.data(rest.get(..take).unwrap_or_default());
                 seen += take;
                 if self.left == 0 {
                     self.at = At::DataReturn;
                 }
                 continue;
             }
+            if self.is_behind() {
+                payload.trailer(rest[0]);
+            }
             self.at = self.step(rest[0])?;
             seen += 1;
         }
         Ok(seen)
+    }
+
+    /// Whether it is behind the last chunk.
+    fn is_behind(&self) -> bool {
+        matches!(self.at, At::Line | At::TrailerName | At::Trailer | At::TrailerEnd | At::LastEnd)
     }
 
     fn step(&mut self, byte: u8) -> Result<At, Unsound> {
@@ -132,11 +157,14 @@ mod tests {
     /// How many bytes belong to the body, and whether it ended; read whole and byte by byte.
     fn check(bytes: &[u8], want: &Result<(usize, bool), Unsound>) {
         let mut whole = Chunks::new();
-        let got = whole.follow(bytes).map(|seen| (seen, whole.is_over()));
+        let got = whole.follow(bytes, &mut ()).map(|seen| (seen, whole.is_over()));
         assert_eq!(&got, want, "{}", String::from_utf8_lossy(bytes));
         let mut slow = Chunks::new();
-        let steps: Result<Vec<usize>, Unsound> =
-            bytes.chunks(1).map(|byte| slow.follow(byte)).take_while(|seen| *seen != Ok(0)).collect();
+        let steps: Result<Vec<usize>, Unsound> = bytes
+            .chunks(1)
+            .map(|byte| slow.follow(byte, &mut ()))
+            .take_while(|seen| *seen != Ok(0))
+            .collect();
         assert_eq!(
             &steps.map(|steps| (steps.len(), slow.is_over())),
             want,

@@ -1,36 +1,43 @@
-//! The lane for plain requests: a GET or HEAD of HTTP/1.1 without a body, to an HTTP endpoint of the own member. They are most of
-//! all requests, and they are carried without being taken apart into maps: a head is read, checked, copied without what is for
-//! one hop, and sent; the answer likewise.
+//! The lane for plain requests: a GET or HEAD without a body, of HTTP/1.1 or on a stream of HTTP/2, to an HTTP endpoint of the own member. They are
+//! most of all requests, and they are carried without being taken apart into maps: a head is read, checked, copied without what
+//! is for one hop, and sent; the answer likewise.
 //!
 //! ```text
 //!   client's bytes ─► request (plain?) ──yes──► carry ─► endpoint
+//!   a stream ───────► stream  (plain?) ──yes──►   │
 //!                        │ no                     │ failed before an answer
-//!                        └──────► hyper ◄─────────┘   with the same bytes, for as long as the connection lives
+//!                        └────► the way of all ◄──┘   with the same bytes, and of HTTP/1.1 for as long as the connection lives
 //! ```
 //!
 //! Heads are read by the parser that hyper has, so both read them alike; whatever needs more than copying is left to hyper,
 //! and so is everything that goes wrong before the first byte of an answer: it knows how to try again elsewhere.
 //!
-//! Reading order: here, `request`, `carry`, `response`, `chunks`.
+//! Reading order: here, `request`, `carry`, `response`, `deliver`, `body`, `chunks`, `asker` (whom an answer goes to), `stream`.
 
+mod asker;
+mod body;
 mod carry;
 mod chunks;
+mod deliver;
 mod request;
 mod response;
+mod stream;
 
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use asker::Client;
+use carry::{Carried, carry};
+pub(crate) use stream::run as run_stream;
 
 use crate::clients::{Order, State};
 use crate::core::Core;
-use crate::http::Conn;
+use crate::http::{Before, Conn};
 
-/// What is read at once from a client.
-const READ: usize = 2048;
 /// A head that is longer is left to hyper.
 const HEAD_MAX: usize = 16 << 10;
 
@@ -54,8 +61,8 @@ enum Outcome {
     Answered,
     /// The connection is over.
     Over,
-    /// Nothing was answered: hyper must do it.
-    Left,
+    /// Nothing was answered: others must do it. If it was begun, this is known of it.
+    Left(Option<Before>),
 }
 
 /// Where the first request in a client's bytes ends, if the lane would take it where its route is a plain one; and the head that an
@@ -69,13 +76,14 @@ pub fn request_end(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
 pub fn answer_end(bytes: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
-        let response::Seen::Whole(head) = response::look(bytes.get(from..)?, false, &mut Vec::new()) else {
+        let response::Seen::Whole(head) = response::look(bytes.get(from..)?, false, false, &mut Vec::new())
+        else {
             return None;
         };
         from += head.length;
         if !head.is_interim() {
-            let mut body = carry::Rest::new(head.ends);
-            from += body.follow(bytes.get(from..)?)?;
+            let mut body = body::Rest::new(head.ends);
+            from += body.follow(bytes.get(from..)?, &mut ())?;
             return body.is_over().then_some(from);
         }
     }
@@ -94,14 +102,14 @@ where
     loop {
         let table = core.table();
         let mut scratch = core.scratch();
-        let (length, outcome) = match request::look(core, conn, &table, &inbox, &mut scratch) {
+        let (length, carried) = match request::look(core, conn, &table, &inbox, &mut scratch) {
             request::Seen::Part => {
                 core.keep(scratch);
                 if inbox.len() > HEAD_MAX {
                     return Some(inbox);
                 }
                 drop(table);
-                more(&conn.state, stream, &mut inbox).await?;
+                more(core, &conn.state, stream, &mut inbox).await?;
                 continue;
             }
             request::Seen::Odd => {
@@ -109,27 +117,43 @@ where
                 return Some(inbox);
             }
             request::Seen::Plain(plain) => {
-                (plain.length, carry::carry(core, conn, &plain, stream, &mut scratch).await)
+                let Scratch { up, back, out } = &mut scratch;
+                let mut client = Client { stream, out };
+                (plain.length, carry(core, conn, &plain, &mut client, up, back).await)
             }
+        };
+        // An answer may take longer than the table is of use.
+        drop(table);
+        let outcome = match carried {
+            Carried::Begun(delivery) => {
+                let Scratch { up, back, out } = &mut scratch;
+                delivery.pass(core, conn, &mut Client { stream, out }, up, back).await
+            }
+            Carried::Ended(outcome) => outcome,
         };
         core.keep(scratch);
         match outcome {
             Outcome::Answered => drop(inbox.drain(..length)),
             Outcome::Over => return None,
-            Outcome::Left => return Some(inbox),
+            Outcome::Left(before) => {
+                conn.left.set(before);
+                return Some(inbox);
+            }
         }
     }
 }
 
-/// Reads more, as long as the client may wait.
-async fn more<S>(state: &State, stream: &mut S, inbox: &mut Vec<u8>) -> Option<()>
+/// Reads more, as long as the client may wait. Who has sent nothing has no room of its own meanwhile: all of a thread's clients
+/// read into the same.
+pub(crate) async fn more<S>(core: &Core, state: &State, stream: &mut S, inbox: &mut Vec<u8>) -> Option<()>
 where
     S: AsyncRead + Unpin,
 {
-    inbox.reserve(READ);
-    let mut reading = pin!(stream.read_buf(inbox));
+    if inbox.is_empty() {
+        core.keep_inbox(std::mem::take(inbox));
+    }
     let read = poll_fn(|cx| match state.order() {
-        Order::Go => reading.as_mut().poll(cx),
+        Order::Go => core.read(Pin::new(&mut *stream), cx, inbox),
         Order::Finish | Order::Close => Poll::Ready(Ok(0)),
     })
     .await;

@@ -10,6 +10,7 @@ use super::{HEAD_MAX, Scratch};
 use crate::core::Core;
 use crate::http::{Conn, plain_host, plain_path};
 use crate::table::{Action, Route, Table, Target};
+use crate::trace;
 use crate::upstream::Local;
 
 /// Headers of a plain request.
@@ -38,7 +39,7 @@ pub(super) struct Plain<'t> {
 
 /// What becomes of a header.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     /// It is passed on.
     Keep,
     /// It is not.
@@ -73,7 +74,7 @@ const FATES: &[(&str, Fate)] = &[
     ("x-forwarded-client-cert-subject", Fate::Drop),
 ];
 
-fn fate(name: &str) -> Fate {
+pub(super) fn fate(name: &str) -> Fate {
     let same = FATES.iter().find(|(one, _)| one.len() == name.len() && one.eq_ignore_ascii_case(name));
     same.map_or(Fate::Keep, |(_, fate)| *fate)
 }
@@ -93,13 +94,12 @@ pub(super) fn look<'t>(
             Read::Odd => return Seen::Odd,
             Read::Whole(head) => head,
         };
-    if is_followed(core, headers) {
+    let Some(host) = copy(method, path, headers, &conn.block, &mut scratch.up) else { return Seen::Odd };
+    let Some((route, target, local)) = found(core, conn, table, host, path) else { return Seen::Odd };
+    if is_followed(core, || headers.iter().any(|header| header.name.eq_ignore_ascii_case(trace::PARENT))) {
         return Seen::Odd;
     }
-    let Some(host) = copy(method, path, headers, &conn.block, &mut scratch.up) else { return Seen::Odd };
-    found(core, conn, table, host, path).map_or(Seen::Odd, |(route, target, local)| {
-        Seen::Plain(Plain { length, is_head: method == "HEAD", route, target, local })
-    })
+    Seen::Plain(Plain { length, is_head: method == "HEAD", route, target, local })
 }
 
 /// The bytes of a request that could be plain, and its head for an endpoint that is told nothing of the client.
@@ -148,11 +148,11 @@ fn read<'h, 'b>(bytes: &'b [u8], headers: &'h mut [Header<'b>], most: usize) -> 
 }
 
 /// Whether somebody collects traces, and the request belongs to one or begins one.
-fn is_followed(core: &Core, headers: &[Header<'_>]) -> bool {
+pub(super) fn is_followed(core: &Core, belongs: impl FnOnce() -> bool) -> bool {
     let Some(tracer) = &core.shared.tracer else { return false };
     let begins = tracer.takes_next(core);
     core.trace_next.set(begins);
-    begins || headers.iter().any(|header| header.name.eq_ignore_ascii_case(crate::trace::PARENT))
+    begins || belongs()
 }
 
 /// Writes the head for the endpoint, with what it is told of the client; gives the host, or nothing when the request is not plain.
@@ -202,7 +202,7 @@ pub(super) fn line(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// The route of a plain request, if it leads to a service that is reached just so.
-fn found<'t>(
+pub(super) fn found<'t>(
     core: &Rc<Core>,
     conn: &Conn,
     table: &'t Table,

@@ -3,7 +3,7 @@
 use httparse::{EMPTY_HEADER, Header, Response, Status};
 use smallvec::SmallVec;
 
-use super::request::line;
+use super::asker::Heads;
 use crate::orca;
 
 /// Headers of an answer.
@@ -64,8 +64,9 @@ struct Told<'b> {
     named: SmallVec<[&'b [u8]; 2]>,
 }
 
-/// Reads a head, and writes the client's, without the empty line at its end.
-pub(super) fn look(bytes: &[u8], is_head: bool, out: &mut Vec<u8>) -> Seen {
+/// Reads a head, and writes the client's as far as it is the endpoint's to tell: where the route says for how long only HTTPS is spoken
+/// (`hsts`), that is not.
+pub(super) fn look(bytes: &[u8], is_head: bool, hsts: bool, out: &mut impl Heads) -> Seen {
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
     let length = match response.parse(bytes) {
@@ -89,10 +90,12 @@ pub(super) fn look(bytes: &[u8], is_head: bool, out: &mut Vec<u8>) -> Seen {
     // Whoever sends two lengths is not believed a second time.
     let both = told.chunked && told.length.is_some();
     let keeps = !told.closes && !both && ends != Ends::Close && (version == 1 || told.keeps);
-    write_status(out, status, response.reason.unwrap_or_default());
-    let (dated, used) = write_headers(out, response.headers, &told);
+    let written = out.begin(status, response.reason.unwrap_or_default());
+    let Some((dated, used)) = written.and_then(|()| write_headers(out, response.headers, &told, hsts)) else {
+        return Seen::Bad;
+    };
     if ends == Ends::Chunked {
-        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+        out.chunked();
     }
     Seen::Whole(Head { length, status, ends, keeps, dated, used })
 }
@@ -132,28 +135,17 @@ fn length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn write_status(out: &mut Vec<u8>, status: u16, reason: &str) {
-    if status == 200 {
-        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        return;
-    }
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(status.to_string().as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(reason.as_bytes());
-    out.extend_from_slice(b"\r\n");
-}
-
 /// Writes what is not for one hop; tells whether there is a date, and how busy the endpoint says it is.
-fn write_headers(out: &mut Vec<u8>, headers: &[Header<'_>], told: &Told<'_>) -> (bool, Option<f64>) {
+fn write_headers(
+    out: &mut impl Heads,
+    headers: &[Header<'_>],
+    told: &Told<'_>,
+    hsts: bool,
+) -> Option<(bool, Option<f64>)> {
     let (mut dated, mut lengths, mut used) = (false, 0, None);
     for header in headers {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         let hop = match header.name.len() {
-            4 => {
-                dated |= is("date");
-                false
-            }
             7 => is("upgrade"),
             10 => is("connection") || is("keep-alive"),
             14 if is("content-length") => {
@@ -170,15 +162,17 @@ fn write_headers(out: &mut Vec<u8>, headers: &[Header<'_>], told: &Told<'_>) -> 
                 used = used.or_else(|| orca::used_in(orca::BINARY, header.value));
                 true
             }
+            25 => hsts && is("strict-transport-security"),
             _ => false,
         };
         let named = || told.named.iter().any(|name| name.eq_ignore_ascii_case(header.name.as_bytes()));
         // What frames the message is not for `Connection` to name.
         if !hop && (told.named.is_empty() || is("content-length") || !named()) {
-            line(out, header.name.as_bytes(), header.value);
+            out.header(header.name, header.value)?;
+            dated |= header.name.len() == 4 && is("date");
         }
     }
-    (dated, used)
+    Some((dated, used))
 }
 
 #[cfg(test)]
@@ -187,7 +181,7 @@ mod tests {
 
     fn check(bytes: &str, is_head: bool, want: Option<(Ends, bool, &str)>) {
         let mut out = Vec::new();
-        let got = match look(bytes.as_bytes(), is_head, &mut out) {
+        let got = match look(bytes.as_bytes(), is_head, false, &mut out) {
             Seen::Whole(head) => Some((head.ends, head.keeps, String::from_utf8(out).unwrap())),
             Seen::Bad => None,
             Seen::Part => panic!("{bytes:?} is not whole"),
@@ -212,6 +206,22 @@ mod tests {
         check("HTTP/1.0 204 -\r\n\r\n", false, Some((Ends::Length(0), false, "HTTP/1.1 204 -\r\n")));
         let long = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n";
         check(long, true, Some((Ends::Length(0), true, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n")));
+    }
+
+    #[test]
+    fn what_is_not_passed_on_tells_nothing() {
+        let look = |head: &str, hsts| {
+            let mut out = Vec::new();
+            let Seen::Whole(head) = look(head.as_bytes(), false, hsts, &mut out) else { panic!("{head}") };
+            (head.dated, String::from_utf8(out).unwrap())
+        };
+        let named = "HTTP/1.1 204 -\r\nconnection: date\r\ndate: today\r\n\r\n";
+        assert_eq!(look(named, false), (false, "HTTP/1.1 204 -\r\n".to_owned()));
+        let dated = "HTTP/1.1 204 -\r\nDate: today\r\n\r\n";
+        assert_eq!(look(dated, false), (true, "HTTP/1.1 204 -\r\nDate: today\r\n".to_owned()));
+        let hsts = "HTTP/1.1 204 -\r\nStrict-Transport-Security: max-age=0\r\n\r\n";
+        assert_eq!(look(hsts, true).1, "HTTP/1.1 204 -\r\n");
+        assert_eq!(look(hsts, false).1, "HTTP/1.1 204 -\r\nStrict-Transport-Security: max-age=0\r\n");
     }
 
     #[test]

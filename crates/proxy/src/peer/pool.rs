@@ -73,8 +73,7 @@ impl<B> Pool<B> {
         F: Future<Output = hyper::Result<(SendRequest<B>, Silence)>>,
     {
         let known = self.edge(edge);
-        let at = known.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
-        let slot = known.slots.get(at).expect("the remainder is less than the number of slots");
+        let slot = known.slot(known.next.fetch_add(1, Ordering::Relaxed));
         let tries = slot.tries.load(Ordering::Acquire);
         let mut open = slot.open.lock().await;
         if let Some(open) = open.as_ref().filter(|open| open.leads_to(address)) {
@@ -93,6 +92,16 @@ impl<B> Pool<B> {
         let (since, address) = (clock::instant(), address.to_owned());
         *open = Some(Open { sender: sender.clone(), silence, since, address });
         Ok(sender)
+    }
+
+    /// The one whose turn it is, if it is open: nobody has to wait for that. If it is not, it is still its turn.
+    pub(crate) fn at_hand(&self, edge: &str, address: &str) -> Option<SendRequest<B>> {
+        let known = self.edges.lock().get(edge).cloned()?;
+        let turn = known.next.load(Ordering::Relaxed);
+        let open = known.slot(turn).open.try_lock().ok()?;
+        let sender = open.as_ref().filter(|open| open.leads_to(address)).map(|open| open.sender.clone())?;
+        known.next.store(turn.wrapping_add(1), Ordering::Relaxed);
+        Some(sender)
     }
 
     /// Whether every connection that an edge may have is open, or being made.
@@ -197,6 +206,11 @@ impl<B> Edge<B> {
         let slot = || Slot { tries: AtomicUsize::new(0), open: Turn::new(None) };
         let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
         Self { next, ended, slots: std::array::from_fn(|_| slot()) }
+    }
+
+    /// The connections have their turns one after the other.
+    fn slot(&self, turn: usize) -> &Slot<B> {
+        self.slots.get(turn % CONNECTIONS).expect("the remainder is less than the number of slots")
     }
 
     fn speaks(&self) -> bool {

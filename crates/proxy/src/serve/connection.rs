@@ -7,14 +7,14 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::LocalExecutor;
 use super::http2::Http2;
@@ -35,14 +35,13 @@ pub(crate) async fn connection<S>(core: &Rc<Core>, mut stream: S, info: ConnInfo
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let peer = info.from_peer.is_some();
     let agreed = info.tls.as_ref().map(|tls| tls.http2).or_else(|| info.from_peer.is_some().then_some(true));
     let state = Arc::new(State::default());
     let place = poll_fn(|cx| Poll::Ready(core.clients.enter(state.clone(), cx.waker().clone()))).await;
     let _left = Leave(core, place);
     let (http2, before) = match agreed {
         Some(http2) => (http2, Vec::new()),
-        None => match first_bytes(&state, &mut stream).await {
+        None => match first_bytes(core, &state, &mut stream).await {
             Some(first) => first,
             None => return,
         },
@@ -56,22 +55,33 @@ where
             None => return,
         }
     };
+    // In a box: clients of the lane do without, and would have room for it all their life.
+    Box::pin(beyond_lane(core, conn, stream, before, http2)).await;
+}
+
+/// Serves a client by hyper, or by our own server for HTTP/2; some of its bytes were read already.
+async fn beyond_lane<S>(core: &Rc<Core>, conn: Rc<Conn>, stream: S, before: Vec<u8>, http2: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let state = conn.state.clone();
     let io = Io::new(stream, before, state.clone(), http2);
-    if http2 && !peer {
-        let connection = Http2::new(core.clone(), conn, io);
-        return drive(&state, connection, |connection| connection.get_mut().finish()).await;
+    if http2 && conn.info.from_peer.is_none() {
+        let mut connection = pin!(Http2::new(core.clone(), conn, io));
+        return drive(&state, connection.as_mut(), |connection| connection.get_mut().finish()).await;
     }
     let service = {
         let core = core.clone();
         // In a box: hyper moves it about, and has room for one with every connection, whether it asks for anything or not.
         service_fn(move |request: Request<Incoming>| {
-            Box::pin(answered(handle(core.clone(), conn.clone(), request.map(Received::Hyper), None)))
+            Answered(Box::pin(handle(core.clone(), conn.clone(), request.map(Received::Hyper), None)))
         })
     };
     let limits = &core.shared.config.limits;
     let io = TokioIo::new(io);
     if http2 {
-        let head_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
+        // Another edge has taken the head in already, and adds what it knows; and HTTP/2 counts each header for 32 bytes more.
+        let head_bytes = u32::try_from(limits.head_bytes.saturating_mul(2)).unwrap_or(u32::MAX);
         let connection = http2::Builder::new(LocalExecutor)
             .max_concurrent_streams(PEER_STREAMS)
             .max_pending_accept_reset_streams(usize::try_from(PEER_STREAMS).unwrap_or(usize::MAX))
@@ -79,7 +89,7 @@ where
             .initial_stream_window_size(tunnel::STREAM_WINDOW)
             .initial_connection_window_size(tunnel::CONNECTION_WINDOW)
             .serve_connection(io, service);
-        drive(&state, connection, |connection| connection.graceful_shutdown()).await;
+        drive(&state, pin!(connection), |connection| connection.graceful_shutdown()).await;
     } else {
         let connection = http1::Builder::new()
             .half_close(true)
@@ -87,51 +97,41 @@ where
             .max_buf_size(limits.head_bytes.max(8192))
             .serve_connection(io, service)
             .with_upgrades();
-        drive(&state, connection, |connection| connection.graceful_shutdown()).await;
+        drive(&state, pin!(connection), |connection| connection.graceful_shutdown()).await;
     }
 }
 
-/// An answer as hyper wants it: there always is one.
-async fn answered<T>(answering: impl Future<Output = T>) -> Result<T, Infallible> {
-    Ok(answering.await)
+/// An answer as hyper wants it: there always is one. A function that awaits it would have room for it twice.
+struct Answered<F>(Pin<Box<F>>);
+
+impl<F: Future> Future for Answered<F> {
+    type Output = Result<F::Output, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map(Ok)
+    }
 }
 
-/// Reads until it is clear whether the client speaks HTTP/2.
-async fn first_bytes<S>(state: &State, stream: &mut S) -> Option<(bool, Vec<u8>)>
+/// Reads until it is clear whether the client speaks HTTP/2: most are told apart by their first read.
+async fn first_bytes<S>(core: &Core, state: &State, stream: &mut S) -> Option<(bool, Vec<u8>)>
 where
     S: AsyncRead + Unpin,
 {
     let mut seen = Vec::new();
-    let reading = async {
-        // Most clients are told apart by their first read, which hyper would make just so.
-        seen.reserve(FIRST_READ);
-        while stream.read_buf(&mut seen).await.ok()? > 0 {
-            state.reads();
-            let compared = seen.len().min(PREFACE.len());
-            if seen[..compared] != PREFACE[..compared] {
-                return Some(false);
-            }
-            if compared == PREFACE.len() {
-                return Some(true);
-            }
+    loop {
+        lane::more(core, state, stream, &mut seen).await?;
+        let compared = seen.len().min(PREFACE.len());
+        if seen[..compared] != PREFACE[..compared] {
+            return Some((false, seen));
         }
-        None
-    };
-    let mut reading = pin!(reading);
-    let http2 = poll_fn(|cx| match state.order() {
-        Order::Go => reading.as_mut().poll(cx),
-        Order::Finish | Order::Close => Poll::Ready(None),
-    })
-    .await?;
-    Some((http2, seen))
+        if compared == PREFACE.len() {
+            return Some((true, seen));
+        }
+    }
 }
 
-/// What is read at first.
-const FIRST_READ: usize = 1024;
-
 /// Runs a connection, and does what it is told.
-async fn drive<C: Future>(state: &State, connection: C, finish: impl Fn(Pin<&mut C>)) {
-    let mut connection = pin!(connection);
+async fn drive<C: Future>(state: &State, mut connection: Pin<&mut C>, finish: impl Fn(Pin<&mut C>)) {
     let mut told = Order::Go;
     poll_fn(|cx| {
         let order = state.order();

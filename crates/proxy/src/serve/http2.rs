@@ -4,7 +4,7 @@
 //! streams become tunnels.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
@@ -13,8 +13,8 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use h2::RecvStream;
 use h2::server::{Builder, Connection, Handshake, SendResponse};
-use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, DATE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TE, UPGRADE};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -24,7 +24,8 @@ use tokio::sync::oneshot;
 
 use super::io::Io;
 use crate::core::Core;
-use crate::http::{Answering, Body, Conn, Received, Stream, Tunnel, handle, strip_hop};
+use crate::http::{Answering, Before, Body, Conn, Received, Stream, Tunnel, handle, send, strip_hop};
+use crate::lane;
 
 /// Streams that a client may open and reset before we have looked at them.
 const RESETS_MAX: usize = 50;
@@ -100,13 +101,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Http2<S> {
     }
 }
 
-/// One request and its answer.
-async fn stream(core: Rc<Core>, conn: Rc<Conn>, request: Request<RecvStream>, answer: SendResponse<Bytes>) {
+/// One request and its answer: plain ones take the lane.
+async fn stream(
+    core: Rc<Core>,
+    conn: Rc<Conn>,
+    request: Request<RecvStream>,
+    mut answer: SendResponse<Bytes>,
+) {
+    if let Err(before) = lane::run_stream(&core, &conn, &request, &mut answer).await {
+        // In a box: it is large, and most requests do without.
+        boxed(whole(core, conn, request, answer, before)).await;
+    }
+}
+
+/// One request that is more than plain, and its answer.
+async fn whole(
+    core: Rc<Core>,
+    conn: Rc<Conn>,
+    request: Request<RecvStream>,
+    answer: SendResponse<Bytes>,
+    before: Option<Before>,
+) {
     let answering = Answering::new(answer);
     let (request, socket) = read(&core, request);
     let is_head = request.method() == Method::HEAD;
     let (socket, upgrade) = socket.unzip();
-    let stream = Stream { answering: answering.clone(), upgrade };
+    let stream = Stream { answering: answering.clone(), upgrade, before };
     let answer = {
         // In a box: it is large, and would be moved with all that surrounds it.
         let mut serving = boxed(handle(core.clone(), conn, request, Some(stream)));
@@ -223,64 +243,4 @@ fn ready_to_send(answer: Response<Body>) -> (Response<()>, Body) {
         parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
     }
     (Response::from_parts(parts, ()), body)
-}
-
-/// Sends a body as fast as its client takes it. Room is asked for when there is something to send: a stream that is silent takes none away from
-/// others, and an end needs none.
-async fn send(core: &Core, body: Body, mut to: SendStream<Bytes>) {
-    let mut body = pin!(body);
-    loop {
-        let next = poll_fn(|cx| match to.poll_reset(cx) {
-            Poll::Ready(_) => Poll::Ready(Err(())),
-            Poll::Pending => body.as_mut().poll_frame(cx).map(Ok),
-        });
-        let sent = match next.await {
-            // The client is gone.
-            Err(()) => return,
-            Ok(None) => to.send_data(Bytes::new(), true).map(|()| true),
-            Ok(Some(Err(_))) => {
-                to.send_reset(Reason::INTERNAL_ERROR);
-                return;
-            }
-            Ok(Some(Ok(frame))) => match frame.into_data() {
-                Ok(bytes) => {
-                    let ends = body.is_end_stream();
-                    if !bytes.is_empty() && !room(core, &mut to).await {
-                        return;
-                    }
-                    to.send_data(bytes, ends).map(|()| ends)
-                }
-                Err(frame) => to.send_trailers(frame.into_trailers().unwrap_or_default()).map(|()| true),
-            },
-        };
-        if !matches!(sent, Ok(false)) {
-            return;
-        }
-    }
-}
-
-/// Waits until the client has room for something. One that has none for too long holds an endpoint back, and is let go.
-async fn room(core: &Core, to: &mut SendStream<Bytes>) -> bool {
-    to.reserve_capacity(1);
-    if to.capacity() > 0 {
-        return true;
-    }
-    let there = poll_fn(|cx| {
-        while to.capacity() == 0 {
-            match ready!(to.poll_capacity(cx)) {
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Poll::Ready(false),
-            }
-        }
-        Poll::Ready(true)
-    });
-    let there = tokio::select! {
-        biased;
-        there = there => Some(there),
-        () = core.ticker.after(core.shared.config.limits.write_timeout) => None,
-    };
-    if there.is_none() {
-        to.send_reset(Reason::CANCEL);
-    }
-    there == Some(true)
 }

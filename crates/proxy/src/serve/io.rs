@@ -42,6 +42,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
             let count = self.before.len().min(buf.remaining());
             buf.put_slice(&self.before[..count]);
             self.before.drain(..count);
+            if self.before.is_empty() {
+                self.before = Vec::new();
+            }
             return Poll::Ready(Ok(()));
         }
         let this = &mut *self;

@@ -142,7 +142,8 @@ async fn near_end(phase: &mut watch::Receiver<Phase>) {
 fn enter(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, client: std::net::SocketAddr) {
     let shared = &core.shared;
     let Ok(local) = stream.local_addr() else { return };
-    if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections {
+    let most = shared.pressure.connections(shared.config.limits.connections);
+    if shared.connections.fetch_add(1, Ordering::Relaxed) >= most {
         shared.connections.fetch_sub(1, Ordering::Relaxed);
         shared.meters.rare.overfull.inc();
         if entrance == Entrance::Plain {

@@ -98,16 +98,16 @@ impl Tracer {
         self.one_of > 0 && core.luck().is_multiple_of(u64::from(self.one_of))
     }
 
-    /// Begins to follow a request, if its trace is recorded or it is one of those that begin one; its headers then name us as
-    /// the parent.
-    pub(crate) fn begin(&self, core: &Core, headers: &mut HeaderMap) -> Option<Started> {
+    /// Begins to follow a request, if its trace is recorded or it is one of those that begin one, unless that was decided before; its headers then
+    /// name us as the parent.
+    pub(crate) fn begin(&self, core: &Core, headers: &mut HeaderMap, decided: bool) -> Option<Started> {
         let mut parents = headers.get_all(PARENT_NAME).iter();
         let only = parents.next().filter(|_| parents.next().is_none());
         let above = only.and_then(|parent| Context::read(parent.as_bytes()));
         let (trace, parent) = match above {
             Some(above) if !above.recorded => return None,
             Some(above) => (above.trace, Some(above.span)),
-            None if core.trace_next.take() || self.takes_next(core) => {
+            None if core.trace_next.take() || !decided && self.takes_next(core) => {
                 // What belongs to a trace that cannot be read belongs to none.
                 headers.remove(STATE_NAME);
                 (u128::from(core.luck()) << 64 | u128::from(core.luck() | 1), None)

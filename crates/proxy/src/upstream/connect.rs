@@ -58,6 +58,16 @@ impl Call<'_> {
     }
 }
 
+/// A connection to another edge that is open already.
+pub(crate) fn at_hand(core: &Core, reach: &Reach, call: Call<'_>) -> Option<Sender> {
+    match reach {
+        Reach::Peer { edge, address } if !call.is_alone(reach) => {
+            core.peers.at_hand(edge, address).map(Sender::Many)
+        }
+        Reach::Peer { .. } | Reach::Direct(_) => None,
+    }
+}
+
 /// Makes a connection: to the endpoint itself, or to another edge.
 pub(crate) async fn connect(
     core: &Rc<Core>,
@@ -118,6 +128,10 @@ where
     }
 }
 
+/// Bytes of an answer's head, by HTTP/2 (where each header counts for 32 more): no fewer than hyper reads of one by HTTP/1.1, so that what passes
+/// at the edge beside an endpoint passes on the link, too.
+const HEAD_MAX: u32 = 512 << 10;
+
 /// HTTP/2 over a stream to another edge.
 pub(crate) async fn http2_to_edge(
     stream: TlsStream<TcpStream>,
@@ -126,6 +140,7 @@ pub(crate) async fn http2_to_edge(
     let silence = pulse.silence();
     let (sender, connection) = http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
+        .max_header_list_size(HEAD_MAX)
         .initial_stream_window_size(tunnel::STREAM_WINDOW)
         .initial_connection_window_size(tunnel::CONNECTION_WINDOW)
         .keep_alive_interval(PING_EVERY)
@@ -159,6 +174,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = http2::Builder::new(LocalExecutor)
+        .max_header_list_size(HEAD_MAX)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW * 4)
         .handshake(TokioIo::new(stream))

@@ -16,6 +16,9 @@ use crate::ticker::millis;
 /// However often it fails, it is left out for so many times the first time.
 const OUT_TIMES_MAX: u32 = 10;
 
+/// How long the lane leaves to hyper whose answer it could not read: it may have been the only one of its kind.
+const ODD_MS: u64 = 60_000;
+
 /// The part that one answer has in what is known of an endpoint's latency, and how many it takes to be judged by it.
 const LATENCY_PART: u64 = 8;
 const TIMED_LEAST: u32 = 10;
@@ -36,6 +39,8 @@ pub(crate) struct Endpoint {
     streams: RefCell<Vec<(u64, TcpStream)>>,
     /// A connection that takes many requests at once.
     many: RefCell<Option<Sender>>,
+    /// It has answered with something that the lane does not read: until then hyper reads its answers.
+    odd_until_ms: Cell<u64>,
 }
 
 /// A request in flight at an endpoint.
@@ -57,6 +62,7 @@ impl Endpoint {
             idle: RefCell::default(),
             streams: RefCell::default(),
             many: RefCell::default(),
+            odd_until_ms: Cell::default(),
         }
     }
 
@@ -143,6 +149,16 @@ impl Endpoint {
             }
         }
         None
+    }
+
+    /// The lane does not read its answers: for a while hyper does.
+    pub(crate) fn turns_odd(&self, now_ms: u64) {
+        self.odd_until_ms.set(now_ms.saturating_add(ODD_MS));
+    }
+
+    /// Whether that is so.
+    pub(crate) fn is_odd(&self, now_ms: u64) -> bool {
+        self.odd_until_ms.get() > now_ms
     }
 
     /// Keeps it for later.

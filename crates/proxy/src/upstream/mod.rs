@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub(crate) use budget::Budget;
-pub(crate) use connect::{Call, Sender, connect, fault_of, http2_to_edge};
+pub(crate) use connect::{Call, Sender, at_hand, connect, fault_of, http2_to_edge};
 pub(crate) use endpoint::{Active, Endpoint};
 pub(crate) use fault::Fault;
 

@@ -1,7 +1,6 @@
 //! What only streams of HTTP/2 have: hints before an answer, and WebSockets beside requests (RFC 8441).
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,35 +14,10 @@ use landfall_proxy::{Config, Limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::Rig;
+use crate::link::Pair;
 use crate::support::backend::{self, agreed};
-
-/// However slow the machine is, no test takes so long.
-const LONG: Duration = Duration::from_secs(60);
-/// A client that has been greeted.
-async fn client(to: SocketAddr) -> SendRequest<Bytes> {
-    let stream = TcpStream::connect(to).await.unwrap();
-    let (sender, mut connection) = h2::client::handshake(stream).await.unwrap();
-    // What the server can is known with its settings.
-    let mut pings = connection.ping_pong().unwrap();
-    tokio::spawn(connection);
-    pings.ping(h2::Ping::opaque()).await.unwrap();
-    sender
-}
-
-fn get(path: &str) -> Request<()> {
-    Request::get(format!("http://shop.example{path}")).body(()).unwrap()
-}
-
-async fn whole(response: Response<RecvStream>) -> Result<Vec<u8>, h2::Error> {
-    let (mut body, mut bytes) = (response.into_body(), Vec::new());
-    while let Some(piece) = body.data().await {
-        let piece = piece?;
-        body.flow_control().release_capacity(piece.len())?;
-        bytes.extend_from_slice(&piece);
-    }
-    Ok(bytes)
-}
+use crate::support::h2::{LONG, client, get, whole};
+use crate::support::{Rig, port_of};
 
 #[tokio::test]
 async fn hints_come_before_the_answer() {
@@ -171,8 +145,17 @@ async fn a_stream_becomes_a_websocket_beside_requests() {
         let _ = tokio::io::copy(&mut from, &mut to).await;
     })
     .await;
-    let rig = Rig::with(&[endpoint]);
-    let mut client = client(rig.address()).await;
+    // Directly, and through the edge of another cluster.
+    let (rig, pair) = (Rig::with(&[endpoint]), Pair::new(port_of("web"), &[endpoint]));
+    for address in [rig.address(), pair.address()] {
+        speaks_websocket(address).await;
+    }
+    rig.stop().await;
+    pair.stop().await;
+}
+
+async fn speaks_websocket(at: std::net::SocketAddr) {
+    let mut client = client(at).await;
     let (answer, mut send) = connect(&mut client, "websocket", &[]).await;
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["sec-websocket-protocol"], "chat");
@@ -196,7 +179,6 @@ async fn a_stream_becomes_a_websocket_beside_requests() {
     sending.await.unwrap();
     let (answer, _) = client.send_request(get("/"), true).unwrap();
     assert_eq!(whole(answer.await.unwrap()).await.unwrap(), b"ok", "the connection goes on");
-    rig.stop().await;
 }
 
 /// Whatever is no WebSocket is not taken for one: to a client on HTTP/2 any success would be.

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use landfall_api::landfall::{Outlier, Retries, Timeouts};
 use landfall_proxy::{Config, Limits};
+use landfall_runtime::memory::Memory;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::Rig;
 use crate::support::backend::{self, Backend};
+use crate::support::h2;
 use crate::support::raw::{Client, ask, get};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -30,6 +32,59 @@ async fn who_comes_when_there_is_no_room_is_told_so() {
     while get(rig.address(), "a", "/").await.status != 200 {
         tokio::task::yield_now().await;
     }
+    rig.stop().await;
+}
+
+/// Where memory runs out, a few are still served, one after the other.
+#[tokio::test]
+async fn when_memory_runs_out_most_requests_are_refused() {
+    let ((go, gone), (came, mut comes)) =
+        (tokio::sync::watch::channel(false), tokio::sync::mpsc::channel(128));
+    let held = backend::held("one", came, gone).await;
+    // This process has more than that in memory already.
+    let limits = Limits { memory: Some(Memory::of_process(1)), ..Limits::default() };
+    let config = Config { threads: 1, limits, ..Config::default() };
+    let mut rig = Rig::new(config);
+    rig.route("web", "", "/", landfall_api::landfall::RouteMatch::Prefix, "web");
+    rig.serve("web", &[held], |_| {});
+    rig.follow();
+    let mut client = h2::client(rig.address()).await;
+    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    // Until it is seen that there is no memory, requests are taken.
+    while refused.is_empty() {
+        let (answer, _) = client.send_request(h2::get("/"), true).unwrap();
+        let mut answer = Box::pin(answer);
+        tokio::select! {
+            _ = comes.recv() => taken.push(answer),
+            answer = &mut answer => refused.push(answer.unwrap()),
+        }
+        assert!(taken.len() < 150, "all are taken");
+    }
+    assert_eq!(
+        (refused[0].status().as_u16(), &refused[0].headers()["retry-after"]),
+        (503, &"1".parse().unwrap())
+    );
+    assert!(taken.len() >= 64, "only {} are taken", taken.len());
+    assert!(rig.registry.render().contains("landfall_proxy_shed_total 1"));
+    go.send_replace(true);
+    for answer in taken {
+        assert_eq!(answer.await.unwrap().status(), 200);
+    }
+    let (answer, _) = client.send_request(h2::get("/"), true).unwrap();
+    assert_eq!(answer.await.unwrap().status(), 200, "there is room again");
+    // Clients, too, are let in as long as they are few.
+    let mut inside = Vec::new();
+    let told = loop {
+        let mut one = Client::new(rig.address()).await;
+        one.send(GET).await;
+        match one.answer().await.unwrap() {
+            answer if answer.status == 200 => inside.push(one),
+            answer => break answer,
+        }
+        assert!(inside.len() < 100, "all are let in");
+    };
+    assert_eq!((told.status, told.header("retry-after")), (503, Some("1")), "{told:?}");
+    assert!(inside.len() >= 60, "only {} are let in", inside.len());
     rig.stop().await;
 }
 

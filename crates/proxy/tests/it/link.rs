@@ -84,7 +84,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// The service `web` is at these endpoints of `lyon`.
-    fn new(service: RouteService, endpoints: &[SocketAddr]) -> Self {
+    pub(crate) fn new(service: RouteService, endpoints: &[SocketAddr]) -> Self {
         Self::with(service, endpoints, Limits::default())
     }
 
@@ -135,7 +135,14 @@ impl Pair {
         self
     }
 
-    async fn post(&self, body: &str) -> Answer {
+    /// What the first edge knows of the service.
+    pub(crate) fn told(mut self, plan: TrafficPlanSpec) -> Self {
+        self.paris.world.plans.insert(key("web"), Arc::new(plan));
+        self.paris.follow();
+        self
+    }
+
+    pub(crate) async fn post(&self, body: &str) -> Answer {
         let head = format!("POST / HTTP/1.1\r\nhost: shop.test\r\ncontent-length: {}\r\n\r\n", body.len());
         ask(self.paris.http(), &(head + body)).await.unwrap()
     }
@@ -152,6 +159,11 @@ impl Pair {
 
     pub(crate) async fn get(&self) -> Answer {
         get(self.paris.http(), "shop.test", "/cart?x=1").await
+    }
+
+    /// Where clients come in.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.paris.http()
     }
 
     /// What the first edge has counted.
@@ -174,6 +186,13 @@ pub(crate) fn beside(own: SocketAddr, next: SocketAddr) -> Pair {
 /// `paris` has the service itself, and `lyon`, whose edge is said to be at this address, is to be asked first.
 pub(crate) fn before(own: SocketAddr, first: SocketAddr) -> Pair {
     Pair::new(port_of("web"), &[]).has_itself(own, first, lyon_first())
+}
+
+/// `paris` and `lyon` have the service, and each is to get half of the requests.
+pub(crate) fn half(own: SocketAddr, other: SocketAddr) -> Pair {
+    let pair = Pair::new(port_of("web"), &[other]);
+    let lyon = pair.lyon.peer().parse().unwrap();
+    pair.has_itself(own, lyon, plan(&[("paris", 0.5, &[]), ("lyon", 0.5, &[])]))
 }
 
 /// `lyon` is to be asked first, and left out as soon as it fails.
@@ -200,7 +219,8 @@ fn roster(edges: &[(&str, String)]) -> Arc<PlanFederation> {
 async fn a_request_goes_through_two_edges_and_keeps_its_client() {
     let backend = Backend::new("lyon").await;
     let pair = Pair::new(port_of("web"), &[backend.address]);
-    let mut client = Client::new(pair.paris.http()).await;
+    // Nobody else has this address: neither edge can be taken for the client.
+    let mut client = Client::from([127, 0, 0, 9], pair.paris.http()).await;
     for _ in 0..20 {
         client
             .send(
@@ -210,7 +230,7 @@ async fn a_request_goes_through_two_edges_and_keeps_its_client() {
         let answer = client.answer().await.unwrap();
         assert_eq!((answer.status, answer.header("x-backend")), (200, Some("lyon")), "{answer:?}");
         assert!(answer.body.starts_with("GET /cart?x=1 HTTP/1.1\n"), "{answer:?}");
-        assert_eq!(answer.got("x-forwarded-for"), Some("127.0.0.1"));
+        assert_eq!(answer.got("x-forwarded-for"), Some("127.0.0.9"));
         assert_eq!(answer.got("host"), Some("shop.test"));
         assert_eq!(answer.got("landfall-target"), None, "what is between edges stays there");
     }
@@ -288,7 +308,7 @@ async fn grpc_with_its_trailers_goes_through_two_edges() {
 async fn a_websocket_goes_through_two_edges() {
     let endpoint = script(|mut stream| async move {
         let head = read_head(&mut stream).await.to_ascii_lowercase();
-        assert!(head.contains("upgrade: websocket") && head.contains("x-forwarded-for: 127.0.0.1"), "{head}");
+        assert!(head.contains("upgrade: websocket") && head.contains("x-forwarded-for: 127.0.0.9"), "{head}");
         let agreed = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
         stream.write_all(agreed).await.unwrap();
         let (mut reader, mut writer) = stream.split();
@@ -296,7 +316,7 @@ async fn a_websocket_goes_through_two_edges() {
     })
     .await;
     let pair = Pair::new(port_of("web"), &[endpoint]);
-    let mut client = Client::new(pair.paris.http()).await;
+    let mut client = Client::from([127, 0, 0, 9], pair.paris.http()).await;
     client
         .send(b"GET /chat HTTP/1.1\r\nhost: shop.test\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n")
         .await;

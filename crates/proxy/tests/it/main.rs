@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait for the tasks that they spawn")]
 
 mod bad_input;
+mod between;
 mod bombs;
 mod browser;
 mod buckets;
@@ -11,11 +12,13 @@ mod corpus;
 mod disagree;
 mod floods;
 mod forward;
+mod heads;
 mod holds;
 mod http2;
 mod https;
 mod limits;
 mod link;
+mod plain_streams;
 mod ports;
 mod restart;
 mod routing;

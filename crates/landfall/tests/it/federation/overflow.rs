@@ -3,6 +3,7 @@
 use landfall_sim::clients::Clients;
 
 use super::carries::{HOST, carried, content};
+use super::shows::metric;
 use super::{MEMBERS, becomes, playground};
 use crate::support::Playground;
 
@@ -65,6 +66,11 @@ fn what_the_nearest_has_no_room_for_goes_to_the_next() {
     policy(&playground, &format!("capacity: {{requestsPerSecond: {CAPACITY}}}"));
     let clients = playground.crowd("us-east", HOST, OFFERED);
     divided(&clients, "300 requests/s where 100 can be carried");
+    let metrics = playground.admin_says("us-east", "/metrics");
+    let overflow = |cluster: &str| {
+        metric(&metrics, "landfall_proxy_overflow_total", &[&format!("cluster=\"{cluster}\"")])
+    };
+    assert!(overflow("eu-west") > 100.0 && overflow("us-east") == 0.0, "{metrics}");
     // By how busy the endpoints say they are: at 100 of these a second they are full.
     policy(&playground, "capacity: {utilizationPercent: 100}");
     divided(&clients, "300 requests/s at an endpoint that says it is full at 100");

@@ -3,6 +3,7 @@
 pub(crate) mod backend;
 pub(crate) mod certs;
 pub(crate) mod frames;
+pub(crate) mod h2;
 pub(crate) mod raw;
 pub(crate) mod relay;
 

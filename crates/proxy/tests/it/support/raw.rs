@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// However slow the machine is, nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,6 +39,13 @@ pub(crate) struct Client(pub(crate) TcpStream, Vec<u8>);
 impl Client {
     pub(crate) async fn new(to: SocketAddr) -> Self {
         Self(TcpStream::connect(to).await.unwrap(), Vec::new())
+    }
+
+    /// One whose address is known.
+    pub(crate) async fn from(own: [u8; 4], to: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((own, 0).into()).unwrap();
+        Self(socket.connect(to).await.unwrap(), Vec::new())
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
