@@ -19,4 +19,5 @@ mod losses;
 #[path = "../../../../tests/members/run.rs"]
 mod members;
 mod names;
+mod streams;
 mod support;

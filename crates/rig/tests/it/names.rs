@@ -10,6 +10,7 @@ use crate::carries;
 use crate::classes::Classes;
 use crate::divided;
 use crate::federated::{Federation, HUB, MEMBERS, becomes, manifest};
+use crate::streams;
 use crate::support::{eventually, run, try_kubectl, turn};
 
 /// The first design's name.
@@ -41,6 +42,7 @@ fn pods_and_others_ask_edges_for_names() {
     without_the_hub_answers_go_on(&mut names);
     carries::ports_of_services(&names);
     carries::the_walkthrough(&names);
+    streams::go_through_two_clusters(&names);
     let (drill, classes) = (carries::Drill::begin(&names), Classes::begin(&names));
     a_dead_cluster_is_left_out(&names, carries::NEAR, &classes);
     drill.end(&names);

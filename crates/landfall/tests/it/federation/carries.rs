@@ -9,7 +9,7 @@ use std::time::Duration;
 use landfall_sim::clients::{Asking, Clients};
 use serde_json::Value;
 
-use super::{MEMBERS, becomes, playground};
+use super::{MEMBERS, becomes, manifest, playground};
 use crate::support::{Playground, find, skip, text};
 
 pub(super) const HOST: &str = "web.example.com";
@@ -135,19 +135,28 @@ fn nobody_notices_that_the_cluster_that_answers_is_lost() {
     content(clients);
 }
 
-/// The third design's, at ports that everybody may listen at.
+/// Pods for the third design's example, which listen at a port that only root may open; and for its other spelling.
 const SHOPPING: &str = "
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: shopping}, spec: {replicas: 6, selector: {matchLabels: {app: shopping}},
-  template: {metadata: {labels: {app: shopping}}, spec: {containers: [{name: shopping, image: echo, ports: [{containerPort: 8080}]}]}}}}
+  template: {metadata: {labels: {app: shopping}}, spec: {containers: [{name: shopping, image: echo, ports: [{containerPort: 80}]}]}}}}
 ---
-{apiVersion: landfall.dev/v1alpha1, kind: MultiClusterIngress, metadata: {name: my-mci}, spec: {template: {spec: {
-  backend: {serviceName: my-mc-service, servicePort: 80},
-  rules: [{host: foo.bar.com, http: {paths: [{backend: {serviceName: my-mc-service, servicePort: 80}}]}}]}}}}
----
-{apiVersion: landfall.dev/v1alpha1, kind: MultiClusterService, metadata: {name: my-mc-service}, spec: {template: {
-  selector: {app: shopping}, ports: [{name: web, protocol: TCP, port: 80, targetPort: 8080}],
-  clusters: [{selector: {matchLabels: {region: us}}}]}}}
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: zoneprinter}, spec: {replicas: 6, selector: {matchLabels: {app: zoneprinter}},
+  template: {metadata: {labels: {app: zoneprinter}}, spec: {containers: [{name: zoneprinter, image: echo, ports: [{containerPort: 8080}]}]}}}}
 ";
+
+/// The third design's example as it stands there; where nobody may listen at port 80, at another.
+fn example() -> String {
+    let file = std::fs::read_to_string(manifest("multi-cluster.yaml")).unwrap();
+    if std::net::TcpListener::bind("127.94.80.80:80").is_ok() {
+        return format!("{SHOPPING}---\n{file}");
+    }
+    skip("carries: the third design's ports", "only root may listen at port 80");
+    let (pods, file) = (
+        SHOPPING.replace("containerPort: 80}", "containerPort: 8080}"),
+        file.replace("targetPort: 80", "targetPort: 8080"),
+    );
+    format!("{pods}---\n{file}")
+}
 
 #[test]
 fn clusters_come_and_go_by_their_labels_and_nobody_notices() {
@@ -155,7 +164,7 @@ fn clusters_come_and_go_by_their_labels_and_nobody_notices() {
     let base = tempfile::tempdir().unwrap();
     let Some(playground) = playground("carries: multi-cluster ingress", base.path()) else { return };
     playground.kubectl_ok("label cluster us-east region=us --overwrite");
-    playground.give(SHOPPING);
+    playground.give(&example());
     becomes("the one that is chosen answers", &"us-east".to_owned(), || playground.asked("eu-west", HOST));
     let clients = playground.crowd("eu-west", HOST, RATE);
     answers(&clients, "us-east");
@@ -171,4 +180,13 @@ fn clusters_come_and_go_by_their_labels_and_nobody_notices() {
         answers(&clients, by);
     }
     content(clients);
+
+    // The other spelling, whose clusters are named one by one.
+    playground.kubectl_ok(&format!("apply -f {}", manifest("multi-cluster-gke.yaml")));
+    for cluster in MEMBERS {
+        let nearest = if cluster == "us-east" { "us-east" } else { "eu-west" };
+        becomes("one of the two that are named answers", &nearest.to_owned(), || {
+            playground.asked(cluster, "zone.example.com")
+        });
+    }
 }

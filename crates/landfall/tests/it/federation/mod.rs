@@ -17,6 +17,7 @@ mod names;
 mod overflow;
 mod ports;
 mod routes;
+mod shows;
 mod spreads;
 mod streams;
 mod traffic;

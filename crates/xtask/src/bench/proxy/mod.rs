@@ -2,7 +2,8 @@
 //!
 //! Every proxy has one thread, so that the load generator and the backend have a core too; all of them add the same headers that
 //! tell of the client, route by host, and keep connections open. CPU is what the proxy's process took while the load ran, by the
-//! kernel's count; through two clusters, that of both proxies. Then twenty thousand clients come to each, and ask nothing. Afterwards ours has
+//! kernel's count; through two clusters, that of both proxies. Each is loaded as much as it can take, and then at an easy pace, which is the same for all.
+//! Then twenty thousand clients come to each, and ask nothing. Afterwards ours has
 //! five thousand routes: what it weighs, how long a changed route takes until a client sees it, and whether any request fails meanwhile.
 //! What should be reached is told at the end, with what was.
 
@@ -18,7 +19,7 @@ use serde_json::json;
 
 use self::contender::{Backend, PEERS, landfall, start_all};
 use self::idle::Idle;
-use self::load::{Figures, LOADS, Load, NEAR, run as load};
+use self::load::{Figures, LOADS, Load, NEAR, PACE, run as load};
 use crate::setup;
 use crate::shell::say;
 
@@ -105,10 +106,13 @@ fn measure(directory: &Path, work: &Work, loads: &[String]) -> Result<Figured> {
         say(&format!("==> {}", one.name));
         let mut all: Vec<(&'static str, Vec<Figures>)> =
             contenders.iter().map(|contender| (contender.name, Vec::new())).collect();
-        // In turn, so that a slow moment of the machine meets all of them.
-        for _ in 0..work.rounds {
-            for (contender, (_, figures)) in contenders.iter().zip(&mut all) {
-                figures.push(load(contender, one, work.seconds)?);
+        // In turn, so that a slow moment of the machine meets all of them; and each is the first once, should that matter.
+        for round in 0..work.rounds {
+            for turn in 0..contenders.len() {
+                let at = (round + turn) % contenders.len();
+                if let (Some(contender), Some((_, figures))) = (contenders.get(at), all.get_mut(at)) {
+                    figures.push(load(contender, one, work.seconds)?);
+                }
             }
         }
         let middle = all.into_iter().map(|(name, figures)| (name, Figures::middle(&figures)));
@@ -171,22 +175,28 @@ fn changes(carry: &Path, backend: &Backend, times: u32) -> Result<Changes> {
     ours.say(&format!("change {times} 100"))?;
     let steady = Load { name: "", port: 0, tool: load::Tool::Wrk, connections: 16, host: NEAR };
     // A change takes a moment itself: the load must not end before the last.
-    let figures = load(&ours, &steady, times.div_ceil(10) + times / 200 + 1)?;
+    let figures = load::at_pace(&ours, &steady, times.div_ceil(10) + times / 200 + 1)?;
     let said = ours.hear()?;
     Ok(Changes { times, resident_mb, after_mb: ours.resident_mb()?, said, figures })
 }
 
 fn show(table: &[Row]) {
     say("");
-    say("| load | server | CPU per request, µs | ratio to nginx | requests/s | p99, ms | failed |");
-    say("|---|---|--:|--:|--:|--:|--:|");
+    say(&format!(
+        "| load | server | CPU per request, µs | ratio to nginx | requests/s | p99, ms (time that the host took) | p99 at {PACE} requests/s, ms | failed |"
+    ));
+    say("|---|---|--:|--:|--:|--:|--:|--:|");
     for (load, rows) in table {
         let peer = rows.iter().find(|(name, _)| *name == "nginx").map_or(0.0, |(_, figures)| figures.cpu_us);
         for (name, figures) in rows {
             let ratio = if peer > 0.0 { figures.cpu_us / peer } else { 0.0 };
-            let Figures { cpu_us, per_second, p99_ms, failed } = figures;
+            let Figures { cpu_us, per_second, p99, paced_p99, failed } = figures;
             say(&format!(
-                "| {load} | {name} | {cpu_us:.1} | {ratio:.2} | {per_second:.0} | {p99_ms:.2} | {failed} |"
+                "| {load} | {name} | {cpu_us:.1} | {ratio:.2} | {per_second:.0} | {:.2} ({:.0} %) | {:.2} ({:.0} %) | {failed} |",
+                p99.ms,
+                p99.stolen * 100.0,
+                paced_p99.ms,
+                paced_p99.stolen * 100.0
             ));
         }
     }
