@@ -1,7 +1,7 @@
 //! How much memory this process may use, and how much of it is taken.
 //!
-//! A container's limit counts what the kernel holds for it, too, such as the buffers of its connections; so what is taken of it is the
-//! container's working set, as kubelets understand it: all but file pages that nobody misses.
+//! A container's limit counts what the kernel holds for it, too, such as the buffers of its connections; so what is taken of it is all
+//! that it is charged with but file pages: these can be had back, and a neighbour that reads many files takes nothing from anybody.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,15 @@ pub struct Memory {
 enum Of {
     /// This process'.
     Process,
-    /// A group's: where the kernel tells what it uses, and of that the line that tells which pages can be had back.
-    Group { used: PathBuf, details: PathBuf, spare: &'static str },
+    /// A group's: where the kernel tells what it uses, and of that the lines that tell which pages can be had back.
+    Group { used: PathBuf, details: PathBuf, spare: Spare },
 }
+
+/// What the file pages of a group are called that are in use, and that are not.
+type Spare = [&'static str; 2];
+
+const SPARE: Spare = ["active_file", "inactive_file"];
+const SPARE_OLDER: Spare = ["total_active_file", "total_inactive_file"];
 
 impl Memory {
     /// What this process alone may use.
@@ -52,7 +58,7 @@ impl Memory {
             Of::Group { used, details, spare } => {
                 let used = number(used)?;
                 let details = fs::read_to_string(details).unwrap_or_default();
-                Some(used.saturating_sub(detail(&details, spare).unwrap_or(0)))
+                Some(spare.iter().filter_map(|name| detail(&details, name)).fold(used, u64::saturating_sub))
             }
         }
     }
@@ -76,9 +82,9 @@ fn in_groups(root: &Path, groups: &str) -> Option<Memory> {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let files = match controllers {
-            "" => Some(("", "memory.max", "memory.current", "inactive_file")),
+            "" => Some(("", "memory.max", "memory.current", SPARE)),
             of if of.split(',').any(|one| one == "memory") => {
-                Some(("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"))
+                Some(("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", SPARE_OLDER))
             }
             _ => None,
         };
@@ -126,12 +132,12 @@ mod tests {
             &[
                 ("pods/memory.max", "1000000\n"),
                 ("pods/memory.current", "700\n"),
-                ("pods/memory.stat", "anon 1\ninactive_file 300\n"),
+                ("pods/memory.stat", "anon 1\ninactive_file 300\nactive_file 50\n"),
                 ("pods/one/memory.max", "max\n"),
             ],
         );
         let memory = in_groups(&root, "0::/pods/one\n").expect("a limit");
-        assert_eq!((memory.limit, memory.used()), (1_000_000, Some(400)));
+        assert_eq!((memory.limit, memory.used()), (1_000_000, Some(350)));
         assert_eq!(in_groups(&root, "0::/else\n"), None);
         let _ = fs::remove_dir_all(root);
     }
@@ -144,12 +150,12 @@ mod tests {
             &[
                 ("memory/memory.limit_in_bytes", "5000\n"),
                 ("memory/memory.usage_in_bytes", "4000\n"),
-                ("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n"),
+                ("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\ntotal_active_file 500\n"),
             ],
         );
         let groups = "5:pids:/kubepods/pod1\n4:memory:/kubepods/pod1\n0::/\n";
         let memory = in_groups(&root, groups).expect("a limit");
-        assert_eq!((memory.limit, memory.used()), (5000, Some(3000)));
+        assert_eq!((memory.limit, memory.used()), (5000, Some(2500)));
         let _ = fs::remove_dir_all(root);
     }
 

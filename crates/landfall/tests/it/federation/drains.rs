@@ -57,8 +57,8 @@ fn a_drain_tells_how_much_is_still_carried_and_is_called_off_where_there_is_no_r
     let clients = playground.crowd("us-east", HOST, RATE);
     becomes("it is measured", &true, || measured(&playground, "us-east") > f64::from(RATE) / 2.0);
 
-    // The other two have room for 80.
-    room(&playground, 20);
+    // The other two have room for 40.
+    room(&playground, 10);
     let refused = |said: &std::process::Output| !said.status.success();
     becomes("it is not drained: nobody has room", &true, || {
         busy(&playground);
