@@ -214,13 +214,22 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
 
 #[tokio::test]
 async fn an_endpoint_that_is_taken_away_is_not_waited_for() {
-    let hangs = backend::bytes(b"", true).await;
+    let (came, mut comes) = tokio::sync::mpsc::channel(1);
+    let hangs = backend::script(move |mut stream| {
+        let came = came.clone();
+        async move {
+            backend::read_head(&mut stream).await;
+            let _ = came.send(()).await;
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
     let good = Backend::new("good").await;
     let mut rig = Rig::with(&[hangs]);
     let mut client = Client::new(rig.address()).await;
     client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     // It waits at the one that hangs; the plan changes under it.
-    tokio::task::yield_now().await;
+    comes.recv().await.unwrap();
     rig.serve("web", &[good.address], |_| {});
     rig.follow();
     assert_eq!(client.answer().await.unwrap().header("x-backend"), Some("good"));

@@ -24,11 +24,23 @@ fn start(at: std::net::SocketAddr, tasks: &Tasks) -> Proxy {
 
 /// Asks as clients do: where a connection ended without a byte, once more. Whatever was said, counts.
 async fn get(at: std::net::SocketAddr) {
+    get_on(&mut None, at).await;
+}
+
+/// The same on a connection that is kept, until its end is announced.
+async fn get_on(kept: &mut Option<Client>, at: std::net::SocketAddr) {
     for _ in 0..2 {
-        let mut client = Client::new(at).await;
+        let mut client = match kept.take() {
+            Some(client) => client,
+            None => Client::new(at).await,
+        };
         client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
         match client.answer().await {
-            Some(answer) => return assert_eq!(answer.status, 200, "{answer:?}"),
+            Some(answer) => {
+                assert_eq!(answer.status, 200, "{answer:?}");
+                *kept = (answer.header("connection") != Some("close")).then_some(client);
+                return;
+            }
             None => assert!(client.got_nothing(), "an answer broke off"),
         }
     }
@@ -43,15 +55,19 @@ async fn a_restart_refuses_nobody() {
     let over = Arc::new(AtomicBool::new(false));
     let (asked, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let clients = Tasks::default();
-    for _ in 0..4 {
+    for at_once in [false, false, true, true] {
         let (over, asked, refused) = (over.clone(), asked.clone(), refused.clone());
         clients.spawn(async move {
+            let mut kept = None;
             while !over.load(Ordering::Relaxed) {
                 match tokio::net::TcpStream::connect(at).await {
                     Ok(stream) => drop(stream),
                     Err(_) => drop(refused.fetch_add(1, Ordering::Relaxed)),
                 }
-                get(at).await;
+                if at_once {
+                    kept = None;
+                }
+                get_on(&mut kept, at).await;
                 asked.fetch_add(1, Ordering::Relaxed);
             }
         });

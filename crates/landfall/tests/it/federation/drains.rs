@@ -99,16 +99,19 @@ fn who_insists_drains_a_cluster_though_there_is_no_room() {
     let Some(playground) = carried("drains: by force", base.path()) else { return };
     room(&playground, 10);
     let clients = playground.crowd("us-east", HOST, RATE);
-    let refused = || {
+    let mut said = Vec::new();
+    becomes("it is not drained", &true, || {
         busy(&playground);
-        let said = playground.landfall(&["drain", "us-east", "--no-wait"]);
-        let why = text(&said.stderr);
-        if said.status.success() {
+        let drain = playground.landfall(&["drain", "us-east", "--no-wait"]);
+        if drain.status.success() {
             assert!(playground.landfall(&["uncordon", "us-east"]).status.success());
         }
-        why.contains("is not drained") && why.contains("--force drains it nevertheless")
-    };
-    becomes("it is not drained", &true, refused);
+        let why = text(&drain.stderr);
+        let refused = why.contains("is not drained") && why.contains("--force drains it nevertheless");
+        said.push((why, MEMBERS.map(|cluster| measured(&playground, cluster))));
+        println!("{:?}", said.last());
+        refused
+    });
     let said = playground.landfall(&["drain", "us-east", "--force"]);
     assert!(said.status.success(), "{}", text(&said.stderr));
     assert!(text(&said.stdout).ends_with("cluster.landfall.dev/us-east drained\n"));

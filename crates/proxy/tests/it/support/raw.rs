@@ -33,19 +33,19 @@ impl Answer {
     }
 }
 
-/// A client's connection.
-pub(crate) struct Client(pub(crate) TcpStream, Vec<u8>);
+/// A client's connection, what came of it and was not taken yet, and whether it came to its end within an answer.
+pub(crate) struct Client(pub(crate) TcpStream, Vec<u8>, bool);
 
 impl Client {
     pub(crate) async fn new(to: SocketAddr) -> Self {
-        Self(TcpStream::connect(to).await.unwrap(), Vec::new())
+        Self(TcpStream::connect(to).await.unwrap(), Vec::new(), false)
     }
 
     /// One whose address is known.
     pub(crate) async fn from(own: [u8; 4], to: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((own, 0).into()).unwrap();
-        Self(socket.connect(to).await.unwrap(), Vec::new())
+        Self(socket.connect(to).await.unwrap(), Vec::new(), false)
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
@@ -67,6 +67,7 @@ impl Client {
         };
         let head = String::from_utf8_lossy(&self.1[..end]).into_owned();
         self.1.drain(..end);
+        self.2 = true;
         let status = head.split(' ').nth(1)?.parse().ok()?;
         let mut answer = Answer { status, head, body: String::new() };
         answer.body = if let Some(length) = answer.header("content-length") {
@@ -80,6 +81,7 @@ impl Client {
         } else {
             String::new()
         };
+        self.2 = false;
         Some(answer)
     }
 
@@ -104,9 +106,9 @@ impl Client {
         }
     }
 
-    /// Whether nothing was sent that was not taken.
+    /// Whether nothing was sent that was not taken, nor the beginning of an answer.
     pub(crate) fn got_nothing(&self) -> bool {
-        self.1.is_empty()
+        self.1.is_empty() && !self.2
     }
 
     async fn more(&mut self) -> Option<()> {

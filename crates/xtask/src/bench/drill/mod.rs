@@ -82,10 +82,12 @@ trait Place {
     fn log(&self) -> Result<Option<String>> {
         Ok(None)
     }
-    /// What becomes of more requests than a cluster can carry; where that can be told.
-    fn overflow(&self) -> Option<Result<Overflow>> {
-        None
-    }
+    /// The cluster where clients come in, which does not answer while others are lost.
+    fn entrance(&self) -> &str;
+    /// The federated Service that is asked.
+    fn service(&self) -> &str;
+    /// Gives the Service a policy, and lets the cluster where clients come in answer, too.
+    fn limit(&self, policy: &str) -> Result<()>;
     /// Waits until clients at this address are answered by the cluster that should.
     fn settled(&self, address: SocketAddr, host: &str) -> Result<()>;
 }
@@ -153,17 +155,16 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
     let _ = std::fs::remove_dir_all(&directory);
     let (place, outcomes, overflow) = result?;
     show(place, settings.rate, &outcomes);
-    overflow.iter().for_each(Overflow::show);
+    overflow.show();
     if let Some(file) = &settings.json {
         let all: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
-        let overflow = overflow.as_ref().map(Overflow::json);
-        let all = json!({"rate": settings.rate, "drills": all, "overflow": overflow});
+        let all = json!({"rate": settings.rate, "drills": all, "overflow": overflow.json()});
         std::fs::write(file, serde_json::to_vec_pretty(&all)?)?;
     }
     Ok(())
 }
 
-type Drilled = (&'static str, Vec<Outcome>, Option<Overflow>);
+type Drilled = (&'static str, Vec<Outcome>, Overflow);
 
 fn drill(settings: &Settings, landfall: &Path, directory: &Path) -> Result<Drilled> {
     let place: Box<dyn Place> = if settings.rig {
@@ -218,7 +219,7 @@ fn drill(settings: &Settings, landfall: &Path, directory: &Path) -> Result<Drill
         }
     }
     say("==> overflow");
-    let overflow = place.overflow().transpose()?;
+    let overflow = overflow::run(&*place)?;
     Ok((place.name(), outcomes, overflow))
 }
 

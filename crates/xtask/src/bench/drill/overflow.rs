@@ -6,8 +6,7 @@ use anyhow::Result;
 use landfall_sim::clients::{Asking, Clients};
 use serde_json::{Value, json};
 
-use super::PATIENCE;
-use crate::bench::failover::world::World;
+use super::{PATIENCE, Place};
 use crate::shell::say;
 
 /// What one endpoint can carry, and how many each cluster has.
@@ -25,12 +24,11 @@ pub(super) struct Overflow {
 }
 
 /// Offers three times what the first cluster can carry.
-pub(super) fn run(world: &World, host: &str) -> Result<Overflow> {
-    let Some(first) = world.places.first() else { anyhow::bail!("no cluster") };
-    world.say(&["uncordon", &first.cluster])?;
-    world.apply("policy.yaml", &POLICY.replace("CAPACITY", &CAPACITY.to_string()))?;
+pub(super) fn run(place: &dyn Place) -> Result<Overflow> {
+    place.limit(&policy(place.service()))?;
+    let (address, host) = place.ours();
     let asking = Asking {
-        addresses: vec![first.http],
+        addresses: vec![address],
         host: host.to_owned(),
         path: "/".into(),
         per_second: 3 * CAPACITY * ENDPOINTS,
@@ -48,7 +46,8 @@ pub(super) fn run(world: &World, host: &str) -> Result<Overflow> {
         let count = counted().filter(|answer| answer.by.as_deref() == Ok(cluster)).count();
         u32::try_from(count).map_or(0.0, f64::from) / seconds
     };
-    let by = world.places.iter().map(|place| (place.cluster.clone(), rate(&place.cluster))).collect();
+    let [near, next] = place.clusters();
+    let by = [place.entrance(), near, next].map(|cluster| (cluster.to_owned(), rate(cluster))).into();
     Ok(Overflow { by, failed: answers.iter().filter(|answer| answer.by.is_err()).count() })
 }
 
@@ -71,11 +70,15 @@ impl Overflow {
     }
 }
 
-const POLICY: &str = "
+fn policy(service: &str) -> String {
+    format!(
+        "
 apiVersion: landfall.dev/v1alpha1
 kind: TrafficPolicy
-metadata: {name: web}
+metadata: {{name: {service}}}
 spec:
-  targetRefs: [{kind: Service, name: web}]
-  capacity: {requestsPerSecond: CAPACITY}
-";
+  targetRefs: [{{kind: Service, name: {service}}}]
+  capacity: {{requestsPerSecond: {CAPACITY}}}
+"
+    )
+}

@@ -100,10 +100,8 @@ impl Real {
         let objects = directory.join("objects.yaml");
         std::fs::write(&objects, OBJECTS)?;
         hub.kubectl(&format!("create -f {}", objects.display()))?;
-        hub.kubectl(&format!(
-            "patch cluster {} --type=merge -p {{\"spec\":{{\"cordoned\":true}}}}",
-            MEMBERS[0]
-        ))?;
+        until("pods everywhere", || divided(&rig))?;
+        hub.landfall(&format!("cordon {}", MEMBERS[0]))?;
         let entrance = address(&rig, MEMBERS[0], "landfall-edge-public -n landfall-system")?;
         let at = |name: &str| address(&rig, name, "nginx");
         let [last, near, next] = MEMBERS;
@@ -113,6 +111,19 @@ impl Real {
         let node = nodes.find(|node| node.name == first_node(last)).context("a node")?.address.into();
         Ok(Self { hub, rig, entrance, node, balancers })
     }
+}
+
+/// Each cluster has its part of the pods.
+fn divided(rig: &Rig) -> Result<()> {
+    for name in MEMBERS {
+        let mut command = rig.kubectl(name);
+        let ready =
+            output(command.args(["get", "replicaset", "nginx", "-o", "jsonpath={.status.readyReplicas}"]))?;
+        if ready != "2" {
+            bail!("{ready} pods are ready in {name}");
+        }
+    }
+    Ok(())
 }
 
 /// Clusters join, and get edges.
@@ -186,6 +197,21 @@ impl Place for Real {
 
     fn clusters(&self) -> [&str; 2] {
         [MEMBERS[1], MEMBERS[2]]
+    }
+
+    fn entrance(&self) -> &'static str {
+        MEMBERS[0]
+    }
+
+    fn service(&self) -> &'static str {
+        "nginx"
+    }
+
+    fn limit(&self, policy: &str) -> Result<()> {
+        self.hub.landfall(&format!("uncordon {}", MEMBERS[0]))?;
+        let file = self.hub.directory.join("policy.yaml");
+        std::fs::write(&file, policy)?;
+        self.hub.kubectl(&format!("apply -f {}", file.display())).map(drop)
     }
 
     /// On the machine where our edge is a pod, so that they have the same ways to other clusters.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::overflow::{self, Overflow};
 use super::{Beside, Loss, Place, who};
 use crate::bench::failover::world::{PORT, World};
 
@@ -41,10 +40,6 @@ impl Simulated {
 }
 
 impl Place for Simulated {
-    fn overflow(&self) -> Option<Result<Overflow>> {
-        Some(overflow::run(&self.world, HOST))
-    }
-
     fn name(&self) -> &'static str {
         "simulated clusters"
     }
@@ -63,6 +58,19 @@ impl Place for Simulated {
 
     fn clusters(&self) -> [&str; 2] {
         [&self.world.places[1].cluster, &self.world.places[2].cluster]
+    }
+
+    fn entrance(&self) -> &str {
+        &self.world.places[0].cluster
+    }
+
+    fn service(&self) -> &'static str {
+        "web"
+    }
+
+    fn limit(&self, policy: &str) -> Result<()> {
+        self.world.say(&["uncordon", self.entrance()])?;
+        self.world.apply("policy.yaml", policy)
     }
 
     fn beside(&self) -> Beside {
