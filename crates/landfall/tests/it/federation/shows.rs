@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use serde_json::Value;
+
 use super::carries::{HOST, PATIENCE, carried};
 use super::{becomes, playground};
 use crate::support::{Playground, text};
@@ -95,6 +97,43 @@ fn metrics_and_explanations_tell_what_clients_see() {
     becomes("the next nearest is told first", &Some("eu-west".to_owned()), || {
         told(&playground, &["--from", "us-east"]).1.first().cloned()
     });
+}
+
+/// What edges carry is told to the hub again and again, and to everybody who watches: not more than once a second, and not much.
+#[test]
+fn what_an_edge_carries_is_told_once_a_second_at_the_most() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(playground) = carried("shows: load reports", base.path()) else { return };
+    let clients = playground.crowd("us-east", HOST, 50);
+    let edges = playground.object("federation", "edges");
+    let edges = edges["items"].as_array().unwrap();
+    let of = |edge: &Value| edge["metadata"]["name"].as_str().unwrap().to_owned();
+    let edge = edges.iter().find(|edge| edge["spec"]["cluster"] == "us-east").map(of).unwrap();
+    let told = || playground.object("federation", &format!("edge {edge}"))["status"]["services"].clone();
+    becomes("what it carries is told", &true, || {
+        told()[0]["load"]["requestsPerSecond"].as_f64() > Some(40.0)
+    });
+    let one = &told()[0];
+    assert_eq!((&one["service"], &one["cluster"]), (&"default/web".into(), &"us-east".into()), "{one}");
+    for number in ["requestsPerSecond", "concurrency", "latencyMs", "errorsPerSecond"] {
+        assert!(one["load"][number].is_number(), "{number}: {one}");
+    }
+
+    let watch =
+        "-o jsonpath={.status.heartbeatTime}{\"|\"}{.status.services}{\"\\n\"} --watch --request-timeout=10s";
+    let watched = text(&playground.kubectl(&format!("get edge {edge} {watch}")).stdout);
+    let mut reports: Vec<(k8s_openapi::jiff::Timestamp, &str)> = watched
+        .lines()
+        .filter_map(|line| line.split_once('|'))
+        .map(|(at, told)| (at.parse().unwrap(), told))
+        .collect();
+    reports.dedup_by_key(|(_, told)| *told);
+    let (first, last) = (reports.first().unwrap().0, reports.last().unwrap().0);
+    let seconds = last.duration_since(first).as_secs_f64();
+    let more = f64::from(u32::try_from(reports.len()).unwrap() - 1);
+    assert!(more >= 4.0 && more * 0.9 <= seconds, "{more} in {seconds} s: {watched}");
+    assert!(reports.iter().all(|(_, told)| told.len() < 1000), "{watched}");
+    drop(clients.end());
 }
 
 /// A federation's users may not be its administrators: what they write leads edges nowhere that is not theirs.
