@@ -87,16 +87,61 @@ fn the_guide_to_groups_can_be_typed() {
     let base = tempfile::tempdir().unwrap();
     let playground = Playground::start(base.path(), &[]);
     built(base.path());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ingress-groups.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let manifests = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    for (file, manifest) in ["range.yaml", "groups.yaml", "claim.yaml"].iter().zip(manifests) {
-        std::fs::write(base.path().join(file), manifest).unwrap();
+    guide(
+        "docs/ingress-groups.md",
+        &["range.yaml", "groups.yaml", "claim.yaml"],
+        &playground,
+        base.path(),
+        &kubectl,
+    );
+}
+
+#[test]
+fn the_guide_to_one_address_can_be_typed_and_does_what_it_says() {
+    let Some(kubectl) = kubernetes_binary("kubectl").or_else(|| find("kubectl")) else {
+        skip("the guide to one address", "kubectl not found");
+        return;
+    };
+    let base = tempfile::tempdir().unwrap();
+    let playground = Playground::start(base.path(), &[]);
+    built(base.path());
+    guide("docs/one-address.md", &["zoo.yaml", "policy.yaml"], &playground, base.path(), &kubectl);
+    let zoo = "-H 'Host: zoo.example.com' http://$(kubectl get mci zoo -o jsonpath={.status.VIP}):8080";
+    for line in [
+        format!("test \"$(curl -s {zoo}/closed)\" = gone"),
+        format!(
+            "curl -s -o answer -w '%{{http_code}} %{{redirect_url}}' {zoo}/old | grep -q '^308 http://zoo.example.com.*/$'"
+        ),
+        "test $(kubectl get trafficplan web -o jsonpath='{.spec.clusters[0].capacity}') -ge 200".to_owned(),
+    ] {
+        type_in(&line, &playground, base.path(), &kubectl);
+    }
+    // The metrics that it names are those that there are.
+    let addresses = playground.addresses();
+    let admin = addresses["edges"][0]["admin"].as_str().unwrap().to_owned();
+    let metrics = Command::new("curl").args(["-s", &format!("{admin}/metrics")]).output().unwrap();
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    let text = read("docs/one-address.md");
+    for name in text.lines().filter(|line| line.starts_with("| `landfall_")).flat_map(|line| line.split('`'))
+    {
+        let known = metrics.contains(&format!("# TYPE {name} "));
+        assert!(known || !name.starts_with("landfall_"), "{name} is no metric: {metrics}");
+    }
+}
+
+/// Writes a guide's manifests to the files that it names, and types its lines.
+fn guide(document: &str, files: &[&str], playground: &Playground, beside: &Path, kubectl: &Path) {
+    let text = read(document);
+    let manifests: Vec<&str> =
+        text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(manifests.len(), files.len(), "{document}");
+    for (file, manifest) in files.iter().zip(manifests) {
+        std::fs::write(beside.join(file), manifest).unwrap();
     }
     let lines = typed(&text);
     assert!(lines.len() >= 10, "only {} lines", lines.len());
     for line in lines {
-        type_in(&line, &playground, base.path(), &kubectl);
+        type_in(&line, playground, beside, kubectl);
     }
 }
 
