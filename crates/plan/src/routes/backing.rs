@@ -5,6 +5,7 @@ use landfall_api::rules::read::{child, text};
 use serde_json::Value;
 
 use super::class::CONTROLLER;
+use super::options::of_ports;
 use super::{Routes, Trouble, begin};
 use crate::traffic::probe;
 
@@ -98,6 +99,7 @@ pub fn balancer(service: &Value, reserving: &dyn Fn(&str) -> Vec<String>) -> Rou
     let namespace = text(child(service, "metadata"), "namespace");
     let backing = Backing::of_service(service);
     let mut routes = Routes { spec: RoutePlanSpec { ..begin(service, "", "Service") }, ..Routes::default() };
+    of_ports(service, &mut routes);
     for port in &backing.ports {
         if !matches!(port.protocol.as_str(), "TCP" | "UDP") {
             let message = format!("port {}: {} is not carried", port.port, port.protocol);

@@ -8,6 +8,8 @@ use super::{Part, Routes, Trouble, Wanted, copy_name};
 
 /// What our annotations begin with.
 pub const PREFIX: &str = "landfall.dev/";
+/// Whoever is behind is told who the client is.
+const PROXY_PROTOCOL: &str = "proxy-protocol";
 /// The same of nginx.
 const NGINX: &str = "nginx.ingress.kubernetes.io/";
 
@@ -45,10 +47,17 @@ pub(super) fn options(object: &Value, tls: bool, routes: &mut Routes) -> Options
         hsts_seconds: read.seconds("hsts-seconds"),
         min_tls_version: read.tls_version(),
         client_authority: authority.as_deref().map(|name| copy_name(text(metadata, "namespace"), name)),
-        send_proxy_protocol: read.flag(PREFIX, "proxy-protocol").unwrap_or(false),
+        send_proxy_protocol: read.flag(PREFIX, PROXY_PROTOCOL).unwrap_or(false),
     };
     routes.secrets.extend(authority.map(|name| Wanted { name, part: Part::Authority }));
     Options { route, protocol, passthrough }
+}
+
+/// Reads what the annotations of a Service say of its ports.
+pub(super) fn of_ports(service: &Value, routes: &mut Routes) {
+    let annotations = child(child(service, "metadata"), "annotations");
+    let mut read = Reader { annotations, troubles: &mut routes.troubles };
+    routes.spec.options.send_proxy_protocol = read.flag(PREFIX, PROXY_PROTOCOL).unwrap_or(false);
 }
 
 struct Reader<'a> {

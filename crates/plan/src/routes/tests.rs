@@ -270,6 +270,13 @@ fn a_load_balancers_ports_are_carried() {
     );
     let expected = ["5432/TCP db", "53/UDP db", "! UnsupportedProtocol: port 9: SCTP is not carried"];
     assert_eq!(shown(&balancer(&object(Value::Null), &|_| Vec::new())), expected);
+    let told = |flag: &str| {
+        let mut object = object(Value::Null);
+        object["metadata"]["annotations"] = json!({"landfall.dev/proxy-protocol": flag});
+        let routes = balancer(&object, &|_| Vec::new());
+        (routes.spec.options.send_proxy_protocol, shown(&routes).len() > expected.len())
+    };
+    assert_eq!((told("true"), told("false"), told("v2")), ((true, false), (false, false), (false, true)));
     let reserving =
         |port: &str| if port == "5432/TCP" { vec!["east-1".into(), "west-1".into()] } else { Vec::new() };
     let taken = "! PortTaken: port 5432/TCP: edges that need it themselves do not carry it: east-1, west-1";
