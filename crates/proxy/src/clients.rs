@@ -25,6 +25,8 @@ pub(crate) struct State {
     /// seen yet.
     stuck_ms: AtomicU64,
     order: AtomicU8,
+    /// On HTTP/2, frames that came and ask for nothing.
+    noise: AtomicU32,
 }
 
 /// Values of `stuck_ms` that are no time.
@@ -35,6 +37,10 @@ const STUCK: u64 = u64::MAX;
 const WAITS: u8 = 0;
 const READS_HEAD: u8 = 1;
 const SERVES: u8 = 2;
+
+/// A client of HTTP/2 may send so many frames that ask for nothing at once, and some more between two looks.
+const NOISE_MAX: u32 = 10_000;
+const NOISE_PER_LOOK: u32 = 100;
 
 /// How long a connection without a request is left alone when the end is near.
 const GRACE_MS: u64 = 250;
@@ -82,6 +88,16 @@ impl State {
         }
     }
 
+    /// Frames came, or what explains them went.
+    pub(crate) fn noise(&self, now: impl FnOnce(u32) -> u32) {
+        self.noise.store(now(self.noise.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
+    /// Whether it sends far more than it could have a reason for.
+    pub(crate) fn is_noisy(&self) -> bool {
+        self.noise.load(Ordering::Relaxed) > NOISE_MAX
+    }
+
     /// Whether it has taken nothing for too long.
     fn is_stuck(&self, now_ms: u64, limits: &Limits) -> bool {
         match self.stuck_ms.load(Ordering::Relaxed) {
@@ -117,6 +133,9 @@ impl State {
 
     /// What must be done about it: nothing, or close it because its time is over.
     fn look(&self, now_ms: u64, limits: &Limits) -> Order {
+        if !self.is_noisy() {
+            self.noise(|frames| frames.saturating_sub(NOISE_PER_LOOK));
+        }
         if self.is_stuck(now_ms, limits) {
             return Order::Close;
         }

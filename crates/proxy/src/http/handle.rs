@@ -120,6 +120,9 @@ async fn serve(
         ticket.core.shared.meters.rare.refused.inc();
         return own::no(&ticket, &parts, status, why);
     }
+    if asked.server {
+        return own::yes(&ticket, &parts);
+    }
     rewrite(&mut parts, asked.path);
     if ticket.conn.info.from_peer.is_some() {
         return from_peer(ticket, parts, body, upgrade).await;

@@ -20,6 +20,14 @@ pub(super) fn no(ticket: &Ticket, parts: &Parts, status: StatusCode, why: &'stat
     answer::told(status, &format!("{why}\n"))
 }
 
+/// Answers a request that asks of no path whether anybody is here.
+pub(super) fn yes(ticket: &Ticket, parts: &Parts) -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    count(ticket, parts, &ticket.core.shared.no_plan, None, answer.status());
+    answer
+}
+
 /// A request of a plan's route, or of none, was answered by us; `why` it could not be served, if so.
 pub(super) fn count(ticket: &Ticket, parts: &Parts, plan: &Plan, why: Option<&str>, status: StatusCode) {
     let (shared, took) = (&ticket.core.shared, ticket.began.elapsed());

@@ -25,6 +25,8 @@ pub(crate) struct Asked {
     pub(crate) host: String,
     /// The path and query to be used instead of what was sent.
     pub(crate) path: Option<PathAndQuery>,
+    /// It asks what the server can do, whatever the path: `OPTIONS *`.
+    pub(crate) server: bool,
 }
 
 /// Reads what a request asks for. A target in absolute form is taken as it is, and then its host is the host.
@@ -43,7 +45,10 @@ pub(crate) fn read(
         (None, None) if version == Version::HTTP_10 => String::new(),
         (None, None) => return Err(Refusal::Host),
     };
-    Ok(Asked { host, path: normal(uri)? })
+    // RFC 9110, 7.1: no other method has this target.
+    let server = method == Method::OPTIONS && uri.path() == "*";
+    let path = if server { None } else { normal(uri)? };
+    Ok(Asked { host, path, server })
 }
 
 fn single_host(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Refusal> {
@@ -299,6 +304,8 @@ mod tests {
         };
         assert_eq!(ask(Method::GET, "http://a.example/x"), Ok("a.example".to_owned()));
         assert_eq!(ask(Method::GET, "*"), Err(Refusal::Target));
+        assert_eq!(ask(Method::OPTIONS, "*"), Ok("other".to_owned()));
+        assert_eq!(ask(Method::OPTIONS, "x"), Err(Refusal::Target));
         assert_eq!(ask(Method::CONNECT, "a:443"), Err(Refusal::Connect));
     }
 }

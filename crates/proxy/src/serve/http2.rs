@@ -13,8 +13,8 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::server::{Builder, Connection, Handshake, SendResponse};
+use h2::{Reason, RecvStream};
 use http::header::{CONTENT_LENGTH, DATE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TE, UPGRADE};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -42,6 +42,8 @@ pub(super) struct Http2<S> {
     conn: Rc<Conn>,
     phase: Phase<S>,
     finishing: bool,
+    /// It was told to calm down, and that is all.
+    ending: bool,
 }
 
 enum Phase<S> {
@@ -61,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .enable_connect_protocol();
         let phase = Phase::Greets(builder.handshake(io));
-        Self { core, conn, phase, finishing: false }
+        Self { core, conn, phase, finishing: false, ending: false }
     }
 
     /// Takes no new requests, and ends after those that it has.
@@ -90,6 +92,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Http2<S> {
                     this.phase = Phase::Serves(connection);
                 }
                 Phase::Serves(connection) => {
+                    if this.conn.state.is_noisy() && !std::mem::replace(&mut this.ending, true) {
+                        this.core.shared.meters.rare.refused.inc();
+                        connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    }
                     // What went wrong is the client's to know.
                     let Some(Ok((request, answer))) = ready!(connection.poll_accept(cx)) else {
                         return Poll::Ready(());

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::noise::Noise;
 use crate::clients::State;
 
 /// A client's stream.
@@ -16,13 +17,28 @@ pub(super) struct Io<S> {
     before: Vec<u8>,
     /// Told when bytes come, and when they do not go.
     state: Arc<State>,
-    /// On HTTP/2, bytes that come may be anything.
-    http2: bool,
+    /// On HTTP/2, bytes that come may be anything: what is in them that asks for nothing.
+    noise: Option<Noise>,
 }
 
 impl<S> Io<S> {
     pub(super) fn new(inner: S, before: Vec<u8>, state: Arc<State>, http2: bool) -> Self {
-        Self { inner, before, state, http2 }
+        Self { inner, before, state, noise: http2.then(Noise::new) }
+    }
+
+    /// Bytes came.
+    fn heard(&mut self, bytes: &[u8]) {
+        match &mut self.noise {
+            Some(noise) => self.state.noise(|frames| noise.heard(bytes, frames)),
+            None => self.state.reads(),
+        }
+    }
+
+    /// Bytes were written.
+    fn said(&mut self, written: &Poll<io::Result<usize>>) {
+        if let (Some(noise), Poll::Ready(Ok(bytes))) = (&mut self.noise, written) {
+            self.state.noise(|frames| noise.said(*bytes, frames));
+        }
     }
 
     /// Tells whether the client takes what is written.
@@ -41,16 +57,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
         if !self.before.is_empty() {
             let count = self.before.len().min(buf.remaining());
             buf.put_slice(&self.before[..count]);
-            self.before.drain(..count);
-            if self.before.is_empty() {
-                self.before = Vec::new();
+            let mut before = std::mem::take(&mut self.before);
+            if self.noise.is_some() {
+                self.heard(&before[..count]);
+            }
+            before.drain(..count);
+            if !before.is_empty() {
+                self.before = before;
             }
             return Poll::Ready(Ok(()));
         }
         let this = &mut *self;
+        let known = buf.filled().len();
         let read = Pin::new(&mut this.inner).poll_read(cx, buf);
-        if matches!(read, Poll::Ready(Ok(()))) && !this.http2 {
-            this.state.reads();
+        if matches!(read, Poll::Ready(Ok(()))) {
+            this.heard(&buf.filled()[known..]);
         }
         read
     }
@@ -59,6 +80,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.said(&written);
         self.told(written)
     }
 
@@ -82,6 +104,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.said(&written);
         self.told(written)
     }
 }

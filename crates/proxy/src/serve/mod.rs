@@ -1,12 +1,13 @@
 //! Serving: threads, each with a runtime, listeners and connections of its own.
 //!
 //! Reading order: `listen` (sockets), `worker` (a thread), `connection` (one client: the seam for whoever accepts streams),
-//! `http2` (one that speaks it), `io` (its bytes).
+//! `http2` (one that speaks it), `io` (its bytes), `noise` (which of them ask for nothing).
 
 mod connection;
 mod http2;
 mod io;
 mod listen;
+mod noise;
 mod worker;
 
 use std::future::Future;

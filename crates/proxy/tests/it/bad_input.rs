@@ -2,6 +2,8 @@
 
 use landfall_proxy::{Config, Limits};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::support::Rig;
 use crate::support::backend::Backend;
@@ -31,7 +33,10 @@ async fn what_could_be_read_in_two_ways_is_refused() {
         ("GET /a%2f..%2fb HTTP/1.1\r\nhost: a\r\n\r\n", 400),
         ("GET /%00 HTTP/1.1\r\nhost: a\r\n\r\n", 400),
         ("GET a HTTP/1.1\r\nhost: a\r\n\r\n", 400),
-        ("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", 400),
+        ("GET * HTTP/1.1\r\nhost: a\r\n\r\n", 400),
+        ("OPTIONS * HTTP/1.1\r\n\r\n", 400),
+        // What it asks is nobody's but ours to answer.
+        ("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", 204),
         ("CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n", 405),
         ("G\x01T / HTTP/1.1\r\nhost: a\r\n\r\n", 400),
         ("GET / HTTP/3.7\r\nhost: a\r\n\r\n", 400),
@@ -155,6 +160,18 @@ async fn slow_and_idle_clients_are_let_go() {
     client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert_eq!(client.answer().await.unwrap().status, 200);
     assert!(client.is_closed().await, "nothing more was asked");
+    // A head has its time as a whole, however often some of it comes.
+    let mut stream = TcpStream::connect(rig.address()).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n").await.unwrap();
+    let mut trickled = 0;
+    let closed = loop {
+        match tokio::time::timeout(Duration::from_millis(10), stream.read(&mut [0; 256])).await {
+            Err(_) if trickled > 3_000 => break false,
+            Err(_) if stream.write_all(b"x").await.is_ok() => trickled += 1,
+            Err(_) | Ok(_) => break true,
+        }
+    };
+    assert!(closed, "it goes on after {trickled} bytes");
     rig.stop().await;
 }
 

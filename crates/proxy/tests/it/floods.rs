@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 use crate::support::Rig;
 use crate::support::backend::Backend;
 use crate::support::frames::{
-    CONTINUATION, DATA, HEAD, HEADERS, PING, PREFACE, RESET, SETTINGS, frame, literal,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEAD, HEADERS, PING, POST,
+    PREFACE, PRIORITY, RESET, SETTINGS, WINDOW_UPDATE, first, frame, hello, literal,
 };
 use crate::support::raw::get;
 
@@ -73,6 +74,73 @@ async fn answers_that_nobody_reads_hold_up_only_their_client() {
         {
         }
         assert_eq!(get(rig.address(), "a", "/").await.status, 200);
+    }
+    rig.stop().await;
+}
+
+/// Whoever takes the answers is held up by nothing: one that sends nothing but these is told to calm down, and let go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_asks_for_nothing_again_and_again_is_let_go() {
+    let backend = Backend::new("one").await;
+    let rig = Rig::with(&[backend.address]);
+    for (what, kind, stream, payload) in [
+        ("pings", PING, 0, &[0; 8][..]),
+        ("settings", SETTINGS, 0, &[0, 4, 0, 1, 0, 0]),
+        ("priorities", PRIORITY, 1, &[0, 0, 0, 0, 1]),
+        ("room for answers", WINDOW_UPDATE, 0, &[0, 0, 0, 1]),
+        ("data that is none", DATA, 1, &[]),
+    ] {
+        let (mut from, mut to) = TcpStream::connect(rig.address()).await.unwrap().into_split();
+        // Its request is not over: the server waits for its body, and not for its end.
+        let begin = [hello(), frame(HEADERS, END_HEADERS, 1, POST)].concat();
+        to.write_all(&begin).await.unwrap();
+        let told = tokio::spawn(async move {
+            let mut back = Vec::new();
+            while from.read_buf(&mut back).await.is_ok_and(|read| read > 0) {}
+            back
+        });
+        let many = frame(kind, 0, stream, payload).repeat(1_000);
+        for _ in 0..1_000 {
+            if told.is_finished() || to.write_all(&many).await.is_err() {
+                break;
+            }
+        }
+        let told = tokio::time::timeout(Duration::from_secs(10), told).await;
+        let told = told.unwrap_or_else(|_| panic!("{what}: it is served still")).unwrap();
+        let mut rest = &told[..];
+        let mut goaway = None;
+        while let Some(((kind, _, payload), length)) = first(rest) {
+            goaway = (kind == GOAWAY).then(|| payload[7]).or(goaway);
+            rest = &rest[length..];
+        }
+        assert_eq!(goaway, Some(ENHANCE_YOUR_CALM), "{what}");
+    }
+    assert_eq!(get(rig.address(), "a", "/").await.status, 200);
+    rig.stop().await;
+}
+
+/// Clients measure by pings how far away we are, and say after each answer that there is room again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_asks_for_something_may_say_more() {
+    const REQUESTS: u32 = 3_000;
+    let backend = Backend::new("one").await;
+    let rig = Rig::with(&[backend.address]);
+    let mut stream = TcpStream::connect(rig.address()).await.unwrap();
+    stream.write_all(&hello()).await.unwrap();
+    let beside = [frame(PING, 0, 0, &[0; 8]).repeat(2), frame(WINDOW_UPDATE, 0, 0, &[0, 0, 1, 0]).repeat(2)];
+    let (mut back, mut answered) = (Vec::new(), 0);
+    for n in 0..REQUESTS {
+        let request = frame(HEADERS, END_STREAM | END_HEADERS, n * 2 + 1, HEAD);
+        stream.write_all(&[request, beside.concat()].concat()).await.unwrap();
+        while answered <= n {
+            let Some(((kind, _, _), length)) = first(&back) else {
+                assert!(stream.read_buf(&mut back).await.unwrap() > 0, "it was let go after {answered}");
+                continue;
+            };
+            assert_ne!(kind, GOAWAY);
+            answered += u32::from(kind == HEADERS);
+            back.drain(..length);
+        }
     }
     rig.stop().await;
 }

@@ -1,5 +1,8 @@
 //! Which service answers, and that changes take hold.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use landfall_api::landfall::{FixedResponseAction, RedirectAction, RouteAction, RouteMatch};
 
 use crate::support::backend::Backend;
@@ -50,6 +53,56 @@ async fn endpoints_come_and_go_without_a_failed_request() {
         }
     }
     assert!(one.requests() > 40 && two.requests() >= 20);
+    rig.stop().await;
+}
+
+/// Requests are under way whenever something changes: none fails, none goes where no route leads, and who asks after a change is
+/// answered by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_under_load_fail_no_request() {
+    const CHANGES: usize = 200;
+    let (one, two) = (Backend::new("one").await, Backend::new("two").await);
+    let mut rig = Rig::with(&[one.address]);
+    rig.serve("other", &[two.address], |_| {});
+    for n in 0..100 {
+        rig.route(&format!("more-{n}"), &format!("{n}.example.com"), "/", RouteMatch::Prefix, "web");
+    }
+    let lead = |rig: &mut Rig, service: &str| {
+        rig.route("moves", "moves.example.com", "/", RouteMatch::Prefix, service);
+        rig.follow();
+    };
+    lead(&mut rig, "web");
+    let at = rig.address();
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = ["moves.example.com", "7.example.com", "moves.example.com", "8.example.com"]
+        .map(|host| {
+            let over = over.clone();
+            tokio::spawn(async move {
+                let (mut client, mut asked) = (Client::new(at).await, 0);
+                while !over.load(Ordering::Relaxed) {
+                    client.send(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await;
+                    let answer = client.answer().await.unwrap();
+                    let by = answer.header("x-backend").unwrap();
+                    assert!(answer.status == 200 && (by == "one" || host.starts_with("moves")), "{answer:?}");
+                    asked += 1;
+                }
+                asked
+            })
+        })
+        .into();
+    let mut client = Client::new(at).await;
+    for n in 0..CHANGES {
+        let (service, want) = if n % 2 == 0 { ("other", "two") } else { ("web", "one") };
+        lead(&mut rig, service);
+        client.send(b"GET / HTTP/1.1\r\nhost: moves.example.com\r\n\r\n").await;
+        assert_eq!(client.answer().await.unwrap().header("x-backend"), Some(want));
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut asked = 0;
+    for client in clients {
+        asked += client.await.unwrap();
+    }
+    assert!(asked > CHANGES, "only {asked} requests were under way");
     rig.stop().await;
 }
 

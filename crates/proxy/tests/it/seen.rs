@@ -104,11 +104,14 @@ async fn answers_that_break_off_and_those_that_never_come_are_errors_of_the_log(
     let short = backend::bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi", false).await;
     let long = backend::bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\nhi", false).await;
     let silent = backend::bytes(b"", true).await;
+    let garbage = backend::bytes(b"SSH-2.0-OpenSSH_9.2\r\n", false).await;
     let to = LogTo::File(file.clone());
     let config = Config { access_log: AccessLog::Errors, access_log_to: to, ..Config::default() };
     let mut rig = Rig::with_config(&[short], config);
     rig.route("slow", "slow", "/", RouteMatch::Prefix, "slow");
     rig.route("long", "long", "/", RouteMatch::Prefix, "long");
+    rig.route("garbage", "garbage", "/", RouteMatch::Prefix, "garbage");
+    rig.serve("garbage", &[garbage], |_| {});
     rig.serve("long", &[long], |_| {});
     rig.serve("slow", &[silent], |plan| {
         plan.timeouts = Some(Timeouts { idle_ms: Some(300), ..Timeouts::default() });
@@ -122,15 +125,17 @@ async fn answers_that_break_off_and_those_that_never_come_are_errors_of_the_log(
         assert_eq!(ask(at, &format!("{request}host: a\r\n\r\n")).await.unwrap().status, 502);
     }
     assert_eq!(get(at, "slow", "/wait").await.status, 504);
+    assert_eq!(get(at, "garbage", "/garbage").await.status, 502);
     let broke_off = "the answer broke off: the sender is gone";
     let mut got: Vec<String> = Vec::new();
-    for line in lines(&file, 5).await {
+    for line in lines(&file, 6).await {
         got.push(format!("{} {} {}", line["path"], line["status"], line["fault"]));
     }
     got.sort();
     assert_eq!(
         got,
         [
+            "\"/garbage\" 502 \"the answer is not HTTP\"".to_owned(),
             format!("\"/get\" 200 \"{broke_off}\""),
             format!("\"/post\" 200 \"{broke_off}\""),
             "\"/short-get\" 502 \"the answer broke off\"".to_owned(),

@@ -8,11 +8,16 @@ pub(crate) const POST: &[u8] = &[0x83, 0x84, 0x86, 0x41, 0x01, b'a'];
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
 pub(crate) const RESET: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
+
+/// Why a connection ends.
+pub(crate) const ENHANCE_YOUR_CALM: u8 = 11;
 
 /// Flags.
 pub(crate) const END_STREAM: u8 = 1;
