@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use landfall_api::landfall::{RouteMatch, RoutePlanSpec};
+use landfall_api::landfall::{RouteCertificate, RouteMatch, RoutePlanSpec};
 
 use super::{Routes, Trouble};
 
@@ -22,8 +22,8 @@ pub enum What {
     Default,
     /// The certificate that is shown to clients of a host.
     Certificate(String),
-    /// TLS of a host, as it is.
-    Passthrough(String),
+    /// What becomes of TLS of a host: it is ended at the edge, for all who want that, or goes on as it is, to one of them.
+    Tls(String),
     /// A port at the edges.
     Port(i32, String),
 }
@@ -59,6 +59,9 @@ impl Standing {
     }
 }
 
+/// Why TLS of a host is claimed by those who have it ended at the edge.
+const ENDED: &str = "ended";
+
 /// Everything that routes claim.
 pub fn claims(routes: &Routes) -> BTreeSet<Claim> {
     let spec = &routes.spec;
@@ -82,8 +85,14 @@ pub fn claims(routes: &Routes) -> BTreeSet<Claim> {
             add(What::Certificate(host.clone()), &certificate.secret, false);
         }
     }
+    let passed = |host: &str| spec.passthrough.iter().any(|own| own.host == *host);
+    let ended = spec.hosts.iter().map(|host| &host.host);
+    let ended = ended.chain(spec.certificates.iter().flat_map(|certificate| &certificate.hosts));
+    for host in ended.filter(|host| !host.is_empty() && !passed(host)) {
+        add(What::Tls(host.clone()), ENDED, false);
+    }
     for passthrough in &spec.passthrough {
-        add(What::Passthrough(passthrough.host.clone()), "", false);
+        add(What::Tls(passthrough.host.clone()), "", false);
     }
     for port in &spec.ports {
         add(What::Port(port.port, port.protocol.clone()), "", false);
@@ -110,14 +119,16 @@ pub fn settle(routes: &mut Routes, holder: impl Fn(&Claim) -> Option<String>) {
                 "the default backend".to_owned()
             }
             What::Certificate(host) => {
-                let mine = spec.certificates.iter_mut().filter(|own| own.secret == claim.purpose);
-                mine.for_each(|own| own.hosts.retain(|one| one != host));
-                // Without hosts it would be for those that it names itself.
-                spec.certificates.retain(|own| own.secret != claim.purpose || !own.hosts.is_empty());
+                not_shown(spec, host, |own| own.secret == claim.purpose);
                 format!("the certificate of {host}")
             }
-            What::Passthrough(host) => {
-                spec.passthrough.retain(|own| own.host != *host);
+            What::Tls(host) => {
+                not_shown(spec, host, |_| true);
+                if spec.passthrough.iter().any(|own| own.host == *host) {
+                    spec.passthrough.retain(|own| own.host != *host);
+                    // Its one path leads plain requests to where it was passed through.
+                    spec.hosts.retain(|own| own.host != *host);
+                }
                 format!("TLS of {host}")
             }
             What::Port(port, protocol) => {
@@ -131,4 +142,12 @@ pub fn settle(routes: &mut Routes, holder: impl Fn(&Claim) -> Option<String>) {
                 .push(Trouble::object("Conflict", format!("{shown} belongs to {holder}, which is older")));
         }
     }
+}
+
+/// Takes a host from some certificates.
+fn not_shown(spec: &mut RoutePlanSpec, host: &str, of: impl Fn(&RouteCertificate) -> bool) {
+    let named = |own: &RouteCertificate| of(own) && own.hosts.iter().any(|one| one == host);
+    // One without hosts would be for those that it names itself.
+    spec.certificates.retain(|own| !named(own) || own.hosts.iter().any(|one| one != host));
+    spec.certificates.iter_mut().filter(|own| of(own)).for_each(|own| own.hosts.retain(|one| one != host));
 }

@@ -294,10 +294,10 @@ fn of_two_that_want_the_same_the_older_has_it() {
             "tls": [{"hosts": ["a", "b"], "secretName": "good"}],
         }),
     );
-    let lost = |what: &What| {
+    let lost_of = |routes: &Routes, what: &What| {
         let mut settled = routes.clone();
         settle(&mut settled, |claim| (claim.what == *what).then(|| "Ingress shop/older".to_owned()));
-        let (mine, left) = (shown(&routes), shown(&settled));
+        let (mine, left) = (shown(routes), shown(&settled));
         let gone: Vec<&String> = mine.iter().filter(|line| !left.contains(line)).collect();
         let new: Vec<&String> = left.iter().filter(|line| !mine.contains(line)).collect();
         format!("-{gone:?} +{new:?}")
@@ -319,9 +319,34 @@ fn of_two_that_want_the_same_the_older_has_it() {
             What::Certificate("a".into()),
             r#"-["tls a,b shop.good"] +["tls b shop.good", "! Conflict: the certificate of a belongs to Ingress shop/older, which is older"]"#,
         ),
+        (
+            What::Tls("b".into()),
+            r#"-["tls a,b shop.good"] +["tls a shop.good", "! Conflict: TLS of b belongs to Ingress shop/older, which is older"]"#,
+        ),
     ] {
-        assert_eq!(lost(&what), expected, "{what:?}");
+        assert_eq!(lost_of(&routes, &what), expected, "{what:?}");
     }
+    let passed = ingress(
+        &json!({"landfall.dev/tls-passthrough": "true"}),
+        &json!({"rules": [rule("a", "/x"), rule("b", "/")], "tls": [{"hosts": ["a", "b"], "secretName": "good"}]}),
+    );
+    assert_eq!(
+        lost_of(&passed, &What::Tls("a".into())),
+        r#"-["a/ -> Some(\"https\")", "pass a web"] +["! Conflict: TLS of a belongs to Ingress shop/older, which is older"]"#
+    );
+    let port = What::Port(5432, "TCP".into());
+    let database = json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"ports": [{"port": 5432}]}});
+    assert_eq!(
+        lost_of(&balancer(&database, &|_| Vec::new()), &port),
+        r#"-["5432/TCP db"] +["! Conflict: the port 5432/TCP belongs to Ingress shop/older, which is older"]"#
+    );
+    // TLS of one host is ended for all who want that, and passed on to nobody else then; and the other way around.
+    let tls = |routes: &Routes| {
+        let all = claims(routes).into_iter();
+        let of_a = all.filter(|claim| claim.what == What::Tls("a".into()));
+        of_a.map(|claim| claim.purpose).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!((tls(&routes).as_str(), tls(&passed).as_str()), ("ended", ""));
     let claim = claims(&routes).into_iter().find(|claim| claim.what == at("b", "/")).unwrap();
     let standing = |created: Value, name: &str, implied: bool| {
         let mut spec = routes.spec.clone();

@@ -18,7 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::LocalExecutor;
 use super::http2::Http2;
-use super::io::Io;
+use super::io::{Hears, Io};
+use super::noise::Noise;
 use crate::clients::{Order, State};
 use crate::core::Core;
 use crate::http::{Conn, ConnInfo, Received, handle};
@@ -65,7 +66,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let state = conn.state.clone();
-    let io = Io::new(stream, before, state.clone(), http2);
+    let hears = match http2 {
+        true if conn.info.from_peer.is_some() => Hears::Edge,
+        true => Hears::Frames(Noise::new()),
+        false => Hears::Request,
+    };
+    let io = Io::new(stream, before, state.clone(), hears);
     if http2 && conn.info.from_peer.is_none() {
         let mut connection = pin!(Http2::new(core.clone(), conn, io));
         return drive(&state, connection.as_mut(), |connection| connection.get_mut().finish()).await;

@@ -17,26 +17,36 @@ pub(super) struct Io<S> {
     before: Vec<u8>,
     /// Told when bytes come, and when they do not go.
     state: Arc<State>,
-    /// On HTTP/2, bytes that come may be anything: what is in them that asks for nothing.
-    noise: Option<Noise>,
+    hears: Hears,
+}
+
+/// What bytes are that come.
+pub(super) enum Hears {
+    /// A request, on HTTP/1.1.
+    Request,
+    /// Anything, on HTTP/2: it is watched how much of it asks for nothing.
+    Frames(Noise),
+    /// Anything, from another edge, which is trusted to make no noise.
+    Edge,
 }
 
 impl<S> Io<S> {
-    pub(super) fn new(inner: S, before: Vec<u8>, state: Arc<State>, http2: bool) -> Self {
-        Self { inner, before, state, noise: http2.then(Noise::new) }
+    pub(super) fn new(inner: S, before: Vec<u8>, state: Arc<State>, hears: Hears) -> Self {
+        Self { inner, before, state, hears }
     }
 
     /// Bytes came.
     fn heard(&mut self, bytes: &[u8]) {
-        match &mut self.noise {
-            Some(noise) => self.state.noise(|frames| noise.heard(bytes, frames)),
-            None => self.state.reads(),
+        match &mut self.hears {
+            Hears::Request => self.state.reads(),
+            Hears::Frames(noise) => self.state.noise(|frames| noise.heard(bytes, frames)),
+            Hears::Edge => {}
         }
     }
 
     /// Bytes were written.
     fn said(&mut self, written: &Poll<io::Result<usize>>) {
-        if let (Some(noise), Poll::Ready(Ok(bytes))) = (&mut self.noise, written) {
+        if let (Hears::Frames(noise), Poll::Ready(Ok(bytes))) = (&mut self.hears, written) {
             self.state.noise(|frames| noise.said(*bytes, frames));
         }
     }
@@ -58,7 +68,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
             let count = self.before.len().min(buf.remaining());
             buf.put_slice(&self.before[..count]);
             let mut before = std::mem::take(&mut self.before);
-            if self.noise.is_some() {
+            // Whoever has read it has told already that a request has begun.
+            if let Hears::Frames(_) = self.hears {
                 self.heard(&before[..count]);
             }
             before.drain(..count);
