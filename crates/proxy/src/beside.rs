@@ -99,7 +99,8 @@ where
             connection(core, stream, info).await;
         }
         Ok(Incoming::Passthrough { stream, to, .. }) => {
-            let route = Route { service: to.service.clone(), send_proxy: to.send_proxy_protocol };
+            let (service, send_proxy) = (to.service.clone(), to.send_proxy_protocol);
+            let route = Route { service, send_proxy, from: None };
             Box::pin(tcp::carry(&core.shared.beside.ports, stream, ends, &route)).await;
         }
         Err(error) => {

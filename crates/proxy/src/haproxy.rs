@@ -23,7 +23,7 @@ const V1_MAX: usize = 107;
 const V1_START: &[u8] = b"PROXY ";
 
 /// Prefixes of addresses.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(Vec<(IpAddr, u8)>);
 
 /// Between whom a connection is.

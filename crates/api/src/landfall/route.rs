@@ -197,6 +197,9 @@ pub struct RouteOptions {
     /// Connections to endpoints begin with a PROXY protocol header, version 2.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub send_proxy_protocol: bool,
+    /// Only clients with addresses in these blocks may use the ports; all may when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source_ranges: Vec<String>,
 }
 
 /// How far the routes have come.

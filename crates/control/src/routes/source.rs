@@ -291,6 +291,7 @@ pub(super) fn happenings(before: &[Condition], now: &[Condition]) -> Vec<Happeni
             "Conflict",
             "Invalid",
             "InvalidAnnotation",
+            "UnsupportedAnnotation",
             "BackendNotFound",
             "UnsupportedBackend",
             "InvalidCertificate",

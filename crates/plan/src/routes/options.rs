@@ -1,7 +1,7 @@
 //! What annotations say of how hosts are spoken to: ours, and those of nginx that mean the same.
 
 use landfall_api::landfall::{BackendProtocol, RouteOptions};
-use landfall_api::rules::read::{child, text};
+use landfall_api::rules::read::{child, list, text};
 use serde_json::Value;
 
 use super::{Part, Routes, Trouble, Wanted, copy_name};
@@ -12,6 +12,10 @@ pub const PREFIX: &str = "landfall.dev/";
 const PROXY_PROTOCOL: &str = "proxy-protocol";
 /// The same of nginx.
 const NGINX: &str = "nginx.ingress.kubernetes.io/";
+
+/// What is read of nginx's.
+const KNOWN_OF_NGINX: &[&str] =
+    &["backend-protocol", "force-ssl-redirect", "ssl-passthrough", "ssl-redirect"];
 
 const PROTOCOLS: &[(&str, BackendProtocol)] = &[
     ("HTTP", BackendProtocol::Http),
@@ -41,6 +45,7 @@ pub(super) fn options(object: &Value, tls: bool, routes: &mut Routes) -> Options
     let passthrough =
         read.flag(PREFIX, "tls-passthrough").or_else(|| read.flag(NGINX, "ssl-passthrough")).unwrap_or(false);
     let protocol = read.protocol(PREFIX).or_else(|| read.protocol(NGINX));
+    read.unknown_of_nginx();
     let authority = read.text(PREFIX, "client-ca-secret").map(str::to_owned);
     let route = RouteOptions {
         redirect_to_https: redirect.unwrap_or(tls) || forced,
@@ -48,6 +53,7 @@ pub(super) fn options(object: &Value, tls: bool, routes: &mut Routes) -> Options
         min_tls_version: read.tls_version(),
         client_authority: authority.as_deref().map(|name| copy_name(text(metadata, "namespace"), name)),
         send_proxy_protocol: read.flag(PREFIX, PROXY_PROTOCOL).unwrap_or(false),
+        source_ranges: Vec::new(),
     };
     routes.secrets.extend(authority.map(|name| Wanted { name, part: Part::Authority }));
     Options { route, protocol, passthrough }
@@ -57,7 +63,10 @@ pub(super) fn options(object: &Value, tls: bool, routes: &mut Routes) -> Options
 pub(super) fn of_ports(service: &Value, routes: &mut Routes) {
     let annotations = child(child(service, "metadata"), "annotations");
     let mut read = Reader { annotations, troubles: &mut routes.troubles };
-    routes.spec.options.send_proxy_protocol = read.flag(PREFIX, PROXY_PROTOCOL).unwrap_or(false);
+    let options = &mut routes.spec.options;
+    options.send_proxy_protocol = read.flag(PREFIX, PROXY_PROTOCOL).unwrap_or(false);
+    let ranges = list(child(service, "spec"), "loadBalancerSourceRanges").iter().filter_map(Value::as_str);
+    options.source_ranges = ranges.map(|range| range.trim().to_owned()).collect();
 }
 
 struct Reader<'a> {
@@ -73,6 +82,16 @@ impl<'a> Reader<'a> {
     fn wrong(&mut self, prefix: &str, name: &str, wanted: &str) {
         let message = format!("the annotation {prefix}{name} must be {wanted}");
         self.troubles.push(Trouble::object("InvalidAnnotation", message));
+    }
+
+    /// Tells of what nginx would heed, such as who is let in, and edges do not.
+    fn unknown_of_nginx(&mut self) {
+        let names = self.annotations.as_object().into_iter().flat_map(|all| all.keys());
+        let unknown =
+            names.filter(|name| name.strip_prefix(NGINX).is_some_and(|name| !KNOWN_OF_NGINX.contains(&name)));
+        self.troubles.extend(unknown.map(|name| {
+            Trouble::object("UnsupportedAnnotation", format!("the annotation {name} is not heeded"))
+        }));
     }
 
     fn flag(&mut self, prefix: &str, name: &str) -> Option<bool> {

@@ -198,6 +198,12 @@ fn annotations_say_how_hosts_are_spoken_to() {
             "true, a/ web:80/Https".to_owned(),
         ),
         (
+            json!({"nginx.ingress.kubernetes.io/whitelist-source-range": "10.0.0.0/8"}),
+            format!(
+                "true, {web}, ! UnsupportedAnnotation: the annotation nginx.ingress.kubernetes.io/whitelist-source-range is not heeded"
+            ),
+        ),
+        (
             json!({"landfall.dev/hsts-seconds": "-1"}),
             format!(
                 "true, {web}, ! InvalidAnnotation: the annotation landfall.dev/hsts-seconds must be a number of seconds"
@@ -277,6 +283,10 @@ fn a_load_balancers_ports_are_carried() {
         (routes.spec.options.send_proxy_protocol, shown(&routes).len() > expected.len())
     };
     assert_eq!((told("true"), told("false"), told("v2")), ((true, false), (false, false), (false, true)));
+    let mut closed = object(Value::Null);
+    closed["spec"]["loadBalancerSourceRanges"] = json!([" 10.0.0.0/8", "2001:db8::/32"]);
+    let ranges = balancer(&closed, &|_| Vec::new()).spec.options.source_ranges;
+    assert_eq!(ranges, ["10.0.0.0/8", "2001:db8::/32"]);
     let reserving =
         |port: &str| if port == "5432/TCP" { vec!["east-1".into(), "west-1".into()] } else { Vec::new() };
     let taken = "! PortTaken: port 5432/TCP: edges that need it themselves do not carry it: east-1, west-1";
@@ -335,7 +345,8 @@ fn of_two_that_want_the_same_the_older_has_it() {
         r#"-["a/ -> Some(\"https\")", "pass a web"] +["! Conflict: TLS of a belongs to Ingress shop/older, which is older"]"#
     );
     let port = What::Port(5432, "TCP".into());
-    let database = json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"ports": [{"port": 5432}]}});
+    let database =
+        json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"ports": [{"port": 5432}]}});
     assert_eq!(
         lost_of(&balancer(&database, &|_| Vec::new()), &port),
         r#"-["5432/TCP db"] +["! Conflict: the port 5432/TCP belongs to Ingress shop/older, which is older"]"#

@@ -153,6 +153,7 @@ pub(crate) struct Meters {
     open: Arc<Gauge>,
     sessions: Arc<Gauge>,
     full: Arc<Counter>,
+    outside: Arc<Counter>,
     failed: Arc<Counter>,
     /// Handshakes that failed, with clients and with other edges.
     pub(crate) handshakes: Arc<Counter>,
@@ -166,6 +167,15 @@ pub(crate) type Carried = Arc<ArcSwap<Route>>;
 pub(crate) struct Route {
     pub(crate) service: RouteService,
     pub(crate) send_proxy: bool,
+    /// Whose clients it carries, if not everybody's.
+    pub(crate) from: Option<Prefixes>,
+}
+
+impl Route {
+    /// Whether it carries what this client sends.
+    fn admits(&self, client: IpAddr) -> bool {
+        self.from.as_ref().is_none_or(|from| from.contains(client))
+    }
 }
 
 /// An open port; it closes when it is dropped.
@@ -195,6 +205,7 @@ impl Ports {
             open: registry.gauge("landfall_proxy_tcp_connections_open", "Open TCP connections of ports.", ""),
             sessions: registry.gauge("landfall_proxy_udp_sessions_open", "Clients of UDP ports.", ""),
             full: refused("reason=\"full\""),
+            outside: refused("reason=\"source\""),
             failed: refused("reason=\"unreachable\""),
             handshakes: registry.counter(
                 "landfall_proxy_handshakes_failed_total",
@@ -348,8 +359,14 @@ impl Ports {
                     problems.insert(at, "the edge needs it itself".to_owned());
                     continue;
                 }
-                let route =
-                    Route { service: port.service.clone(), send_proxy: plan.options.send_proxy_protocol };
+                let ranges = &plan.options.source_ranges;
+                let route = Route {
+                    service: port.service.clone(),
+                    send_proxy: plan.options.send_proxy_protocol,
+                    // What nobody can read lets nobody in.
+                    from: (!ranges.is_empty())
+                        .then(|| Prefixes::parse(ranges.iter().map(String::as_str)).unwrap_or_default()),
+                };
                 match wanted.entry(at) {
                     Entry::Vacant(place) => {
                         place.insert(route);

@@ -90,6 +90,11 @@ pub(crate) async fn carry<IO>(ports: &Ports, stream: IO, ends: Ends, route: &Rou
 where
     IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
+    if !route.admits(ends.client.ip()) {
+        ports.meters.outside.inc();
+        tracing::debug!(client = %ends.client, "a connection comes from outside the Service's source ranges");
+        return;
+    }
     let Some(target) = ports.target(&route.service) else {
         ports.meters.failed.inc();
         return;

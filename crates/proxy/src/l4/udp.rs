@@ -50,6 +50,10 @@ pub(super) async fn serve(ports: Arc<Ports>, socket: UdpSocket, carried: Carried
             let _ = session.try_send(datagram);
             continue;
         }
+        if !carried.load().admits(client.ip()) {
+            ports.meters.outside.inc();
+            continue;
+        }
         if known.len() >= ports.config.sessions {
             ports.meters.full.inc();
             continue;

@@ -327,6 +327,40 @@ async fn who_the_client_is_comes_in_and_goes_out() {
     rig.stop().await;
 }
 
+/// Who the client is may be told by a header, too. Changes hold at once for who comes after them.
+#[tokio::test]
+async fn only_clients_of_its_source_ranges_reach_a_port() {
+    let (tcp, udp) = (free_port().await, free_port().await);
+    let mut rig = rig(ports());
+    rig.serve("echo", &[echo("one ").await], |_| {});
+    let tasks = Tasks::default();
+    rig.serve("loud", &[udp_echo(&tasks).await], |_| {});
+    for (ranges, served) in
+        [(&[][..], true), (&["10.0.0.0/8"], false), (&["10.0.0.0/8", "127.0.0.0/8"], true)]
+    {
+        let options = || RouteOptions {
+            source_ranges: ranges.iter().map(|range| (*range).to_owned()).collect(),
+            ..RouteOptions::default()
+        };
+        rig.world.routes.insert(key("echo"), route(tcp, "TCP", port_of("echo"), options()));
+        rig.world.routes.insert(key("loud"), route(udp, "UDP", port_of("loud"), options()));
+        rig.follow();
+        let said = talk(dial(tcp).await, "word").await;
+        assert_eq!(said, if served { "one word" } else { "" }, "{ranges:?}");
+        let client = UdpSocket::bind(("127.0.0.1", 0)).await.unwrap();
+        if served {
+            assert!(call(&client, udp, "word").await.ends_with(" word"), "{ranges:?}");
+            continue;
+        }
+        client.send_to(b"word", ("127.0.0.1", udp)).await.unwrap();
+        while !rig.registry.render().contains("landfall_proxy_l4_refused_total{reason=\"source\"} 2") {
+            tokio::task::yield_now().await;
+        }
+    }
+    rig.stop().await;
+    tasks.join().await;
+}
+
 #[tokio::test]
 async fn headers_before_http_count_only_from_those_who_are_trusted() {
     let backend = Backend::new("web").await;
