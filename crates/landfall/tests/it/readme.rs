@@ -110,7 +110,7 @@ fn the_guide_to_one_address_can_be_typed_and_does_what_it_says() {
     for line in [
         format!("test \"$(curl -s {zoo}/closed)\" = gone"),
         format!(
-            "curl -s -o answer -w '%{{http_code}} %{{redirect_url}}' {zoo}/old | grep -q '^308 http://zoo.example.com.*/$'"
+            "test \"$(curl -s -w '%{{http_code}} %{{redirect_url}}' {zoo}/old)\" = '308 http://zoo.example.com/'"
         ),
         "test $(kubectl get trafficplan web -o jsonpath='{.spec.clusters[0].capacity}') -ge 200".to_owned(),
     ] {
