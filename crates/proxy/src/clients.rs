@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
 use slab::Slab;
@@ -25,6 +25,8 @@ pub(crate) struct State {
     /// seen yet.
     stuck_ms: AtomicU64,
     order: AtomicU8,
+    /// It is HTTP/2's, and can be told that it ends.
+    http2: AtomicBool,
     /// On HTTP/2, frames that came and ask for nothing.
     noise: AtomicU32,
 }
@@ -42,6 +44,9 @@ const SERVES: u8 = 2;
 const NOISE_MAX: u32 = 10_000;
 const NOISE_PER_LOOK: u32 = 100;
 
+/// How long a client of HTTP/2 that is told that its time is over may send requests: some may be on their way.
+const FAREWELL_MS: u64 = 5_000;
+
 /// How long a connection without a request is left alone when the end is near.
 const GRACE_MS: u64 = 250;
 
@@ -57,6 +62,11 @@ pub(crate) enum Order {
 }
 
 impl State {
+    /// It speaks HTTP/2.
+    pub(crate) fn speaks_http2(&self) {
+        self.http2.store(true, Ordering::Relaxed);
+    }
+
     /// Bytes came.
     pub(crate) fn reads(&self) {
         if self.now.load(Ordering::Relaxed) == WAITS {
@@ -144,13 +154,22 @@ impl State {
             self.since_ms.store(now_ms.max(1), Ordering::Relaxed);
             return Order::Go;
         }
-        let limit = match self.now.load(Ordering::Relaxed) {
-            WAITS => limits.idle_timeout,
-            READS_HEAD => limits.head_timeout,
+        let waited_ms = now_ms.saturating_sub(since_ms);
+        match self.now.load(Ordering::Relaxed) {
+            // It is still being sent what it asked for.
+            WAITS if self.stuck_ms.load(Ordering::Relaxed) != TAKES => {
+                self.since_ms.store(now_ms.max(1), Ordering::Relaxed);
+                Order::Go
+            }
+            WAITS if waited_ms > millis(limits.idle_timeout) => {
+                let told = self.http2.load(Ordering::Relaxed);
+                let over_ms = waited_ms - millis(limits.idle_timeout);
+                if told && over_ms <= FAREWELL_MS { Order::Finish } else { Order::Close }
+            }
+            READS_HEAD if waited_ms > millis(limits.head_timeout) => Order::Close,
             // Requests have deadlines of their own.
-            _ => return Order::Go,
-        };
-        if now_ms.saturating_sub(since_ms) > millis(limit) { Order::Close } else { Order::Go }
+            _ => Order::Go,
+        }
     }
 }
 
@@ -217,5 +236,18 @@ mod tests {
         check(&[State::serves, stuck], write, Order::Go);
         check(&[State::serves, stuck], write + 1, Order::Close);
         check(&[State::serves, stuck, takes], write * 9, Order::Go);
+        // What it was sent last is on its way still.
+        check(&[State::serves, State::served, stuck], idle.min(write), Order::Go);
+        let (http2, farewell) = (State::speaks_http2 as fn(&State), idle + FAREWELL_MS);
+        check(&[http2], idle, Order::Go);
+        check(&[http2], idle + 1, Order::Finish);
+        check(&[http2], farewell, Order::Finish);
+        check(&[http2], farewell + 1, Order::Close);
+        let slow = State::default();
+        for now_ms in (1..idle * 3).step_by(usize::try_from(write).unwrap()) {
+            slow.takes(false);
+            assert_eq!(slow.look(now_ms, &limits), Order::Go, "it takes something now and then");
+            slow.takes(true);
+        }
     }
 }

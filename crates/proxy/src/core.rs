@@ -1,4 +1,4 @@
-//! `Core`: what one thread has for itself. Nothing in it is shared, so nothing in it is locked.
+//! `Core`: what one thread has for itself. Nothing in it is shared, so nobody ever waits for it.
 //!
 //! `Shared` is what the threads are told: a table, and whether they should end. A thread looks at one number per request to
 //! see whether there is a new table.
@@ -30,7 +30,7 @@ use crate::lane::Scratch;
 use crate::log::Log;
 use crate::meter::Meters;
 use crate::peer::pool::Pool;
-use crate::pressure::{self, Pressure};
+use crate::pressure::{self, Lately, Pressure};
 use crate::table::{Plan, Table, Tables, Target};
 use crate::ticker::Ticker;
 use crate::trace::Tracer;
@@ -99,8 +99,11 @@ pub(crate) struct Core {
     pub(crate) ticker: Rc<Ticker>,
     /// Open connections.
     pub(crate) clients: Clients,
-    /// Requests in flight.
+    /// Requests in flight, and those of them that began lately.
     pub(crate) requests: Cell<usize>,
+    pub(crate) new_requests: Lately,
+    /// Clients that were let in lately.
+    pub(crate) new_clients: Lately,
     /// Clients that are being told that there is no room.
     pub(crate) turned_away: Cell<usize>,
     /// The table that was last seen.
@@ -173,6 +176,8 @@ impl Core {
             peers: Pool::new(shared.beside.link.clone()),
             clients: Clients::default(),
             requests: Cell::new(0),
+            new_requests: Lately::default(),
+            new_clients: Lately::default(),
             turned_away: Cell::new(0),
             luck: Cell::new(seed | 1),
             requests_max: shared.config.limits.requests.div_ceil(threads),
@@ -238,9 +243,21 @@ impl Core {
         });
     }
 
-    /// Requests that this thread may have in flight.
-    pub(crate) fn requests_max(&self) -> usize {
-        self.shared.pressure.requests(self.requests_max, self.threads)
+    /// Whether there are too many requests in flight, with so many more.
+    pub(crate) fn is_full(&self, more: usize) -> bool {
+        self.requests.get() + more > self.requests_max || self.lacks_memory(more)
+    }
+
+    /// Whether there are too many new ones for the memory that is left.
+    pub(crate) fn lacks_memory(&self, more: usize) -> bool {
+        let most = self.shared.pressure.new_requests(self.threads);
+        most.is_some_and(|most| self.new_requests.count(self.ticker.now_ms()) + more > most)
+    }
+
+    /// Whether there is room for one more client.
+    pub(crate) fn lets_in(&self) -> bool {
+        let most = self.shared.pressure.new_clients(self.threads);
+        most.is_none_or(|most| self.new_clients.count(self.ticker.now_ms()) < most)
     }
 
     /// Room for the bytes of a request.

@@ -1,7 +1,9 @@
 //! How near the memory is to its end, and what is still taken on then: requests are refused (503) before the kernel ends everything.
 //!
-//! A few are always taken, so that memory which is taken by something else costs speed and not all service.
+//! A few are always taken, so that memory which is taken by something else costs speed and not all service. Those that last, such as WebSockets,
+//! take no room from them.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -10,11 +12,13 @@ use landfall_runtime::memory::Memory;
 
 /// How often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Percent of the memory from which on no more than a few requests are carried at once, and from which on no more than a few clients are let in.
+/// Percent of the memory from which on no more than a few requests are begun, and from which on no more than a few clients are let in.
 const HIGH: u64 = 85;
 const FULL: u64 = 93;
 /// So many are a few, over all threads.
-pub(crate) const FEW: usize = 64;
+const FEW: usize = 64;
+/// What began before this, and the time before it, is not new any more.
+const NEW_MS: u64 = 10_000;
 
 /// How near the memory is to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,14 +34,14 @@ enum Level {
 pub(crate) struct Pressure(AtomicU8);
 
 impl Pressure {
-    /// No more requests than these at once, of so many that would be.
-    pub(crate) fn requests(&self, most: usize, threads: usize) -> usize {
-        if self.is(Level::High) { most.min(FEW.div_ceil(threads)) } else { most }
+    /// No more new requests than these at once, for one of so many threads.
+    pub(crate) fn new_requests(&self, threads: usize) -> Option<usize> {
+        self.is(Level::High).then(|| FEW.div_ceil(threads))
     }
 
-    /// No more clients than these, of so many that would be.
-    pub(crate) fn connections(&self, most: usize) -> usize {
-        if self.is(Level::Full) { most.min(FEW) } else { most }
+    /// No more new clients than these.
+    pub(crate) fn new_clients(&self, threads: usize) -> Option<usize> {
+        self.is(Level::Full).then(|| FEW.div_ceil(threads))
     }
 
     fn is(&self, level: Level) -> bool {
@@ -55,6 +59,35 @@ impl Pressure {
                 tracing::warn!(used, limit, ?level, "memory runs out: most requests are refused");
             }
         }
+    }
+}
+
+/// How many of something began lately, as one thread knows it: in the ten seconds that are running, and in those before.
+#[derive(Debug, Default)]
+pub(crate) struct Lately([Cell<(u64, usize)>; 2]);
+
+impl Lately {
+    /// One more begins: gives what it is counted under.
+    pub(crate) fn begin(&self, now_ms: u64) -> u64 {
+        let age = now_ms / NEW_MS;
+        let [even, odd] = &self.0;
+        let count = if age.is_multiple_of(2) { even } else { odd };
+        let (known, before) = count.get();
+        count.set((age, if known == age { before + 1 } else { 1 }));
+        age
+    }
+
+    /// One has ended.
+    pub(crate) fn end(&self, age: u64) {
+        for count in self.0.iter().filter(|count| count.get().0 == age) {
+            count.set((age, count.get().1.saturating_sub(1)));
+        }
+    }
+
+    /// How many began lately, and have not ended.
+    pub(crate) fn count(&self, now_ms: u64) -> usize {
+        let age = now_ms / NEW_MS;
+        self.0.iter().map(Cell::get).filter(|(known, _)| known + 1 >= age).map(|(_, count)| count).sum()
     }
 }
 
@@ -89,16 +122,32 @@ mod tests {
         let taken = |used| {
             let pressure = Pressure::default();
             pressure.tell(level(used, 1000), &Memory::of_process(1000), used);
-            (pressure.requests(20_000, 2), pressure.connections(50_000))
+            (pressure.new_requests(2), pressure.new_clients(1))
         };
-        assert_eq!(taken(0), (20_000, 50_000));
-        assert_eq!(taken(849), (20_000, 50_000));
-        assert_eq!(taken(850), (32, 50_000));
-        assert_eq!(taken(930), (32, 64));
-        assert_eq!(taken(5000), (32, 64));
-        let pressure = Pressure::default();
-        pressure.tell(Level::Full, &Memory::of_process(1), 1);
-        assert_eq!((pressure.requests(3, 1), pressure.connections(1)), (3, 1), "never more than without");
+        assert_eq!(taken(0), (None, None));
+        assert_eq!(taken(849), (None, None));
+        assert_eq!(taken(850), (Some(32), None));
+        assert_eq!(taken(930), (Some(32), Some(64)));
+        assert_eq!(taken(5000), (Some(32), Some(64)));
         assert_eq!(level(1, 0), Level::Full);
+    }
+
+    #[test]
+    fn what_lasts_is_not_counted_for_ever() {
+        let lately = Lately::default();
+        let first = lately.begin(0);
+        assert_eq!((lately.count(0), lately.count(NEW_MS * 2 - 1), lately.count(NEW_MS * 2)), (1, 1, 0));
+        let second = lately.begin(NEW_MS);
+        lately.begin(NEW_MS);
+        assert_eq!(lately.count(NEW_MS), 3);
+        lately.end(first);
+        lately.end(second);
+        assert_eq!(lately.count(NEW_MS), 1);
+        // Its place is another's by now.
+        let third = lately.begin(NEW_MS * 2);
+        lately.end(first);
+        assert_eq!((lately.count(NEW_MS * 2), third), (2, 2));
+        lately.end(third);
+        assert_eq!(lately.count(NEW_MS * 9), 0);
     }
 }

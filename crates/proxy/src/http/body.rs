@@ -84,17 +84,24 @@ pub(crate) struct Progress {
     moved_ms: Cell<u64>,
     /// It is longer than it may be.
     too_long: Cell<bool>,
+    /// It has come whole.
+    over: Cell<bool>,
 }
 
 impl Progress {
     pub(crate) fn new(ticker: Rc<Ticker>) -> Self {
         let moved_ms = Cell::new(ticker.now_ms());
-        Self { ticker, moved_ms, too_long: Cell::new(false) }
+        Self { ticker, moved_ms, too_long: Cell::new(false), over: Cell::new(false) }
     }
 
     /// How long nothing has come, and nothing was left to come.
     pub(crate) fn still_for(&self) -> Duration {
         Duration::from_millis(self.ticker.now_ms().saturating_sub(self.moved_ms.get()))
+    }
+
+    /// Whether it has come whole. As long as it has not, the connection that it is sent on is good for nothing else.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get()
     }
 
     /// Whether it is longer than it may be.
@@ -107,6 +114,7 @@ impl Upload {
     /// A body as it comes; `most` bytes of it are taken.
     pub(crate) fn new(body: Received, most: Option<u64>, progress: Rc<Progress>) -> Self {
         if body.is_end_stream() {
+            progress.over.set(true);
             return Self::Empty;
         }
         let left = most.unwrap_or(u64::MAX);
@@ -181,8 +189,12 @@ impl Source {
         let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(cx) else { return Poll::Pending };
         let progress = &self.progress;
         progress.moved_ms.set(progress.ticker.now_ms());
-        let Some(frame) = next else { return Poll::Ready(None) };
+        let Some(frame) = next else {
+            progress.over.set(true);
+            return Poll::Ready(None);
+        };
         let frame = frame.map_err(BodyError::Gone)?;
+        progress.over.set(frame.is_trailers() || self.body.is_end_stream());
         let length = frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
         match self.left.checked_sub(length) {
             Some(left) => self.left = left,

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use http::header::{FORWARDED, VIA};
 
 use super::Before;
-use super::headers::{CLIENT_SUBJECT, FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, US};
+use super::headers::{CLIENT_SUBJECT, FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, REAL_IP, US};
 
 use crate::clients::State;
 
@@ -43,7 +43,7 @@ pub(crate) struct TlsInfo {
 pub(crate) struct Conn {
     pub(crate) info: ConnInfo,
     pub(crate) state: Arc<State>,
-    /// `X-Forwarded-For`.
+    /// `X-Forwarded-For`, and `X-Real-IP`.
     pub(super) client: HeaderValue,
     /// `X-Forwarded-Proto`.
     pub(super) scheme: HeaderValue,
@@ -70,6 +70,7 @@ impl Conn {
         let mut block = Vec::new();
         let subject = info.tls.as_ref().and_then(|tls| tls.client_subject.as_ref());
         let lines = [
+            (REAL_IP, Some(&client)),
             (FORWARDED_FOR, Some(&client)),
             (FORWARDED_PROTO, Some(&scheme)),
             (FORWARDED_PORT, Some(&port)),

@@ -1,12 +1,13 @@
 //! A request that is being answered, until the end of its answer.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 
 use super::account::{Account, End};
-use super::body::BodyError;
+use super::body::{BodyError, Progress};
 use super::handle::Ticket;
 use crate::meter::Meter;
 use crate::ticker::Deadline;
@@ -25,6 +26,8 @@ pub(crate) struct Exchange {
     /// The connection may carry another client's request afterwards.
     pub(super) keep: bool,
     pub(super) broke_off: bool,
+    /// How the request's body fares.
+    pub(super) progress: Rc<Progress>,
 }
 
 impl Exchange {
@@ -33,9 +36,10 @@ impl Exchange {
         self.ticket.core.ticker.after(self.idle_for)
     }
 
-    /// The answer came whole.
+    /// The answer came whole. Where that was before the end of the request's body, the endpoint still waits for the rest of it.
     pub(super) fn complete(&mut self) {
-        let kept = self.sender.take().filter(|sender| self.keep && !sender.takes_many());
+        let free = self.keep && self.progress.is_over();
+        let kept = self.sender.take().filter(|sender| free && !sender.takes_many());
         let Some(sender) = kept else { return };
         let core = &self.ticket.core;
         self.active.endpoint.give(sender, core.ticker.now_ms(), core.shared.config.limits.idle_per_endpoint);

@@ -40,7 +40,7 @@ pub(super) async fn forward(
     }
     let progress = Rc::new(Progress::new(core.ticker.clone()));
     let upload = Upload::new(body, core.shared.config.limits.body_bytes, progress.clone());
-    let mut journey = Journey::new(&ticket, &errand, &local, &parts, progress, before);
+    let mut journey = Journey::new(&ticket, &errand, &local, &parts, progress.clone(), before);
     journey.repeatable = upload.is_empty() && parts.method.is_idempotent() && upgrade.is_none();
     headers::for_endpoint(&mut parts.headers, &ticket.conn, parts.version);
     if let Some(bucket) = errand.bucket {
@@ -73,6 +73,7 @@ pub(super) async fn forward(
                 account,
                 keep: !errand.plan.proxy_header || errand.bucket.is_some(),
                 broke_off: false,
+                progress,
                 ticket,
             };
             arrived(response, held, exchange, whole, upgrade, fresh_cookie)

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{HOST, STRICT_TRANSPORT_SECURITY, VIA};
+use http::header::{CONNECTION, HOST, STRICT_TRANSPORT_SECURITY, VIA};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use landfall_runtime::clock;
 use tokio::sync::oneshot;
@@ -32,6 +32,8 @@ pub(crate) struct Ticket {
     pub(super) core: Rc<Core>,
     pub(super) conn: Rc<Conn>,
     pub(crate) began: Instant,
+    /// What it is counted under, as one that began lately.
+    age: u64,
     /// What endpoints say before they answer is passed on there.
     pub(super) interim: Option<Answering>,
     /// What is known of it from before.
@@ -51,14 +53,16 @@ pub(crate) struct Stream {
 impl Ticket {
     pub(crate) fn new(core: Rc<Core>, conn: Rc<Conn>) -> Self {
         core.requests.set(core.requests.get() + 1);
+        let age = core.new_requests.begin(core.ticker.now_ms());
         conn.state.serves();
-        Self { core, conn, began: clock::instant(), interim: None, before: None }
+        Self { core, conn, began: clock::instant(), age, interim: None, before: None }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.core.requests.set(self.core.requests.get().saturating_sub(1));
+        self.core.new_requests.end(self.age);
         self.conn.state.served();
     }
 }
@@ -92,15 +96,9 @@ async fn serve(
     request: Request<Received>,
     upgrade: Option<upgrade::Asked>,
 ) -> Response<Body> {
-    if ticket.core.requests.get() > ticket.core.requests_max() {
-        ticket.core.shared.meters.rare.shed.inc();
+    if ticket.core.is_full(0) {
         let (parts, _) = request.into_parts();
-        return not_here(
-            &ticket,
-            &parts,
-            StatusCode::SERVICE_UNAVAILABLE,
-            "there is no room for more requests",
-        );
+        return shed(&ticket, &parts);
     }
     if request.method() == Method::CONNECT
         && let Some(edge) = &ticket.conn.info.from_peer
@@ -127,12 +125,13 @@ async fn serve(
     if ticket.conn.info.from_peer.is_some() {
         return from_peer(ticket, parts, body, upgrade).await;
     }
-    if let Some(handshake) = ticket.conn.info.tls.as_ref().and_then(|tls| tls.handshake.as_ref())
-        && !ticket.core.shared.beside.tls.admits(handshake, &asked.host)
-    {
+    let tls = &ticket.core.shared.beside.tls;
+    let handshake = ticket.conn.info.tls.as_ref().and_then(|tls| tls.handshake.as_ref());
+    if handshake.is_some_and(|handshake| !tls.admits(handshake, &asked.host)) {
         let why = "that host wants a connection of its own";
         return own::no(&ticket, &parts, StatusCode::MISDIRECTED_REQUEST, why);
     }
+    let shows_none = handshake.is_none() && !tls.is_open(&asked.host);
     let table = ticket.core.table();
     let Some(route) = table.find(&asked.host, parts.uri.path()) else {
         ticket.core.shared.meters.rare.unmatched.inc();
@@ -143,11 +142,27 @@ async fn serve(
         let answer = from(&parts, "http", answer::to_https);
         own::count(&ticket, &parts, &route.plan, None, answer.status());
         answer
+    } else if shows_none {
+        let (status, why) = (StatusCode::FORBIDDEN, "that host wants HTTPS and a certificate of the client");
+        own::count(&ticket, &parts, &route.plan, Some(why), status);
+        answer::told(status, &format!("{why}\n"))
     } else {
         act(ticket, route, parts, body, upgrade).await
     };
     if let Some(hsts) = route.plan.hsts.as_ref().filter(|_| secure) {
         answer.headers_mut().insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
+    }
+    answer
+}
+
+/// There is no room for it.
+fn shed(ticket: &Ticket, parts: &Parts) -> Response<Body> {
+    ticket.core.shared.meters.rare.shed.inc();
+    let why = "there is no room for more requests";
+    let mut answer = not_here(ticket, parts, StatusCode::SERVICE_UNAVAILABLE, why);
+    // A connection that the lane has left takes more memory than one that has not come yet.
+    if ticket.core.lacks_memory(0) && parts.version <= Version::HTTP_11 {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
 }

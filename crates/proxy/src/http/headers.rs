@@ -13,6 +13,7 @@ pub(crate) const PEER_TARGET: HeaderName = HeaderName::from_static("landfall-tar
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+pub(super) const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub(super) const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
@@ -79,6 +80,7 @@ pub(super) fn for_endpoint(headers: &mut HeaderMap, conn: &Conn, version: Versio
     if let Some(host) = headers.get(HOST).cloned() {
         headers.insert(FORWARDED_HOST, host);
     }
+    headers.insert(REAL_IP, conn.client.clone());
     headers.insert(FORWARDED_FOR, conn.client.clone());
     headers.insert(FORWARDED_PROTO, conn.scheme.clone());
     headers.insert(FORWARDED_PORT, conn.port.clone());

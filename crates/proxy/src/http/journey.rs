@@ -358,7 +358,7 @@ impl<'a> Journey<'a> {
                     }
                 }
             };
-            if !sender.ready().await {
+            if !self.is_ready(local, &mut sender).await {
                 if reused {
                     continue;
                 }
@@ -384,6 +384,17 @@ impl<'a> Journey<'a> {
                 Err(Failure { back: Some(back), .. }) if reused => (head, upload) = back,
                 Err(failure) => return Err(Failure { reused, ..failure }),
             }
+        }
+    }
+
+    /// Waits until a connection takes the request. One that others share has its own limits.
+    async fn is_ready(&self, local: &Local, sender: &mut Sender) -> bool {
+        let wait = local.service.times.connect;
+        let wait = if sender.takes_many() { local.service.times.first_byte } else { wait };
+        tokio::select! {
+            biased;
+            ready = sender.ready() => ready,
+            () = self.ticket.core.ticker.after(wait) => false,
         }
     }
 

@@ -1,13 +1,14 @@
 //! Whom an answer goes to: here a client of HTTP/1.1, whose connection is the lane's; in `stream` one of HTTP/2's streams.
 
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use http::HeaderValue;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use super::body::Rest;
+use super::deliver::timed;
 use super::request::line;
+use crate::core::Core;
 
 /// Where the head of an answer is written, as it is read. Nothing is written where that cannot be passed on.
 pub(super) trait Heads {
@@ -15,7 +16,7 @@ pub(super) trait Heads {
     fn begin(&mut self, status: u16, reason: &str) -> Option<()>;
     /// One more header.
     fn header(&mut self, name: &str, value: &[u8]) -> Option<()>;
-    /// The body comes in chunks.
+    /// The body comes in chunks, or with an end that only the connection tells: its length is not known.
     fn chunked(&mut self);
 }
 
@@ -29,7 +30,7 @@ pub(super) struct Ours<'a> {
     pub(super) closes: bool,
 }
 
-/// Whoever asked. What is said to one that is gone is lost, and gives nothing.
+/// Whoever asked. What is said to one that is gone, or takes nothing for too long, is lost, and gives nothing.
 pub(super) trait Asker {
     type Head: Heads;
 
@@ -49,13 +50,10 @@ pub(super) trait Asker {
     async fn pass(&mut self, over: bool) -> Option<()>;
 
     /// The body has ended with the endpoint's connection.
-    async fn close(&mut self);
+    fn end_body(&mut self);
 
     /// The answer broke off.
     async fn break_off(&mut self);
-
-    /// How long it may take nothing of what is passed on, where an endpoint may be silent for so long.
-    fn patience(&self, idle: Duration) -> Duration;
 
     /// Whether it has given up waiting.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
@@ -63,9 +61,27 @@ pub(super) trait Asker {
 
 /// A client of HTTP/1.1.
 pub(super) struct Client<'a, S> {
+    pub(super) core: &'a Core,
     pub(super) stream: &'a mut S,
     /// What goes to it next.
     pub(super) out: &'a mut Vec<u8>,
+}
+
+impl<S: AsyncWrite + Unpin> Client<'_, S> {
+    /// Writes what is there, as long as some of it is taken now and then.
+    async fn write(&mut self) -> Option<()> {
+        let Self { core, stream, out } = self;
+        let wait = core.shared.config.limits.write_timeout;
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            let taken = timed(core, wait, stream.write(rest)).await?.ok()?;
+            rest = rest.get(taken..).filter(|_| taken > 0)?;
+        }
+        // TLS may hold the last bytes back, and nobody knows when more comes.
+        timed(core, wait, stream.flush()).await?.ok()?;
+        out.clear();
+        Some(())
+    }
 }
 
 impl<S: AsyncWrite + Unpin> Asker for Client<'_, S> {
@@ -77,7 +93,7 @@ impl<S: AsyncWrite + Unpin> Asker for Client<'_, S> {
 
     async fn hint(&mut self) -> Option<()> {
         self.out.extend_from_slice(b"\r\n");
-        self.stream.write_all(self.out).await.ok()
+        self.write().await
     }
 
     fn end_head(&mut self, ours: Ours<'_>) {
@@ -94,32 +110,32 @@ impl<S: AsyncWrite + Unpin> Asker for Client<'_, S> {
 
     fn take(&mut self, came: &[u8], rest: &mut Rest) -> Option<usize> {
         let belongs = rest.follow(came, &mut ())?;
-        // With all that frames it: it is passed on as it came.
-        self.out.extend_from_slice(came.get(..belongs)?);
+        let came = came.get(..belongs)?;
+        match rest {
+            // With all that frames it: it is passed on as it came.
+            Rest::Length(_) | Rest::Chunked(_) => self.out.extend_from_slice(came),
+            Rest::Close if came.is_empty() => {}
+            // Its client has to see whether it ends or breaks off.
+            Rest::Close => {
+                self.out.extend_from_slice(format!("{:x}\r\n", came.len()).as_bytes());
+                self.out.extend_from_slice(came);
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
         Some(belongs)
     }
 
-    async fn pass(&mut self, over: bool) -> Option<()> {
+    async fn pass(&mut self, _: bool) -> Option<()> {
         // One write for a small answer; a large one goes as it comes.
-        self.stream.write_all(self.out).await.ok()?;
-        self.out.clear();
-        if over {
-            // TLS may hold the last bytes back.
-            let _ = self.stream.flush().await;
-        }
-        Some(())
+        self.write().await
     }
 
-    async fn close(&mut self) {
-        let _ = self.stream.shutdown().await;
+    fn end_body(&mut self) {
+        self.out.extend_from_slice(b"0\r\n\r\n");
     }
 
     async fn break_off(&mut self) {
         // Its connection ends, and that tells it.
-    }
-
-    fn patience(&self, idle: Duration) -> Duration {
-        idle
     }
 
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::asker::{Asker, Ours};
 use super::body::Rest;
-use super::deliver::{Coming, Delivery, Exchange, Whom, timed};
+use super::deliver::{Coming, Delivery, Exchange, Whom};
 use super::request::Plain;
 use super::response::{self, Ends, Head, Seen};
 use super::{HEAD_MAX, Outcome};
@@ -54,11 +54,13 @@ pub(super) async fn carry<A: Asker>(
     if active.endpoint.is_odd(core.ticker.now_ms()) {
         return left(None);
     }
-    let (heads, repeats) = (Cell::new(0), Cell::new(0));
-    let trip = Trip { core, conn, plain, up, active, choice, why, ticket, heads, repeats };
+    let (heads, repeats, reused) = (Cell::new(0), Cell::new(0), Cell::new(false));
+    let trip = Trip { core, conn, plain, up, active, choice, why, ticket, heads, repeats, reused };
     let failed = |trip: Trip<'_>, fault: Fault| {
         let endpoint = trip.active.endpoint.clone();
-        if fault.counts_against_endpoint() {
+        // A connection that nobody used may just have been closed.
+        let stale = trip.reused.get() && matches!(fault, Fault::Reset);
+        if fault.counts_against_endpoint() && !stale {
             blame(core, local, plain.target, choice, &endpoint, fault.nothing_sent());
         }
         left(Some(Failed { fault, endpoint, choice, version: local.version }))
@@ -134,6 +136,8 @@ struct Trip<'a> {
     heads: Cell<u32>,
     /// So often it was sent once more.
     repeats: Cell<u32>,
+    /// It was sent over a connection that had been used before.
+    reused: Cell<bool>,
 }
 
 impl Trip<'_> {
@@ -145,6 +149,7 @@ impl Trip<'_> {
         back: &mut Vec<u8>,
     ) -> Result<(TcpStream, Head), Stop> {
         if let Some(mut kept) = self.active.endpoint.take_stream() {
+            self.reused.set(true);
             match self.ask(&mut kept, asker, back).await {
                 Ok(head) => return Ok((kept, head)),
                 // It was closed while nobody used it: a new one tells more than another old one.
@@ -152,6 +157,7 @@ impl Trip<'_> {
                 Err(stop) => return Err(stop),
             }
         }
+        self.reused.set(false);
         let mut stream = self.connect(address, asker).await?;
         let head = self.ask(&mut stream, asker, back).await?;
         Ok((stream, head))
@@ -281,8 +287,7 @@ impl Trip<'_> {
         if heads > HINTS_MAX {
             return Ok(());
         }
-        let idle = self.plain.local.service.times.idle;
-        timed(self.core, idle, asker.hint()).await.flatten().ok_or(Stop::Gone)
+        asker.hint().await.ok_or(Stop::Gone)
     }
 
     /// Whether there is still a sense in waiting.
@@ -305,7 +310,7 @@ impl Trip<'_> {
 
     /// Takes what is here of an answer; none when it turns out to be none.
     fn begin(&self, head: &Head, asker: &mut impl Asker, back: &[u8]) -> Option<Begun> {
-        let closes = self.conn.state.order() != Order::Go || head.ends == Ends::Close;
+        let closes = self.conn.state.order() != Order::Go;
         let date = (!head.dated).then(|| self.core.date());
         asker.end_head(Ours { date, hsts: self.hsts(), closes });
         let came = back.get(head.length..).unwrap_or_default();

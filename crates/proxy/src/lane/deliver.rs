@@ -133,7 +133,7 @@ impl Delivery {
         {
             return Outcome::Over;
         }
-        match timed(core, asker.patience(idle), asker.pass(true)).await.flatten() {
+        match asker.pass(true).await {
             Some(()) => answered,
             None => Outcome::Over,
         }
@@ -164,8 +164,7 @@ impl Coming {
         let Self { mut exchange, mut body, route, service, cluster } = *self;
         let whom = Whom { conn, up, route: &route, service: &service, cluster: &cluster };
         loop {
-            let passed = timed(core, asker.patience(idle), asker.pass(false)).await.flatten();
-            let read = match passed {
+            let read = match asker.pass(false).await {
                 Some(()) => read(core, &mut exchange.stream, idle, asker, back).await,
                 None => Read::Gone,
             };
@@ -173,8 +172,8 @@ impl Coming {
                 Read::More => asker.take(back, &mut body).ok_or("the answer broke off: it is no body"),
                 Read::End if exchange.ends == Ends::Close => {
                     exchange.end(core, &whom, true);
-                    asker.close().await;
-                    return false;
+                    asker.end_body();
+                    return true;
                 }
                 Read::End => Err("the answer broke off: the sender is gone"),
                 Read::Failed(why) => Err(why),

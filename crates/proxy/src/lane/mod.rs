@@ -109,7 +109,7 @@ where
                     return Some(inbox);
                 }
                 drop(table);
-                more(core, &conn.state, stream, &mut inbox).await?;
+                more_lines(core, &conn.state, stream, &mut inbox).await?;
                 continue;
             }
             request::Seen::Odd => {
@@ -118,7 +118,7 @@ where
             }
             request::Seen::Plain(plain) => {
                 let Scratch { up, back, out } = &mut scratch;
-                let mut client = Client { stream, out };
+                let mut client = Client { core, stream, out };
                 (plain.length, carry(core, conn, &plain, &mut client, up, back).await)
             }
         };
@@ -127,7 +127,7 @@ where
         let outcome = match carried {
             Carried::Begun(delivery) => {
                 let Scratch { up, back, out } = &mut scratch;
-                delivery.pass(core, conn, &mut Client { stream, out }, up, back).await
+                delivery.pass(core, conn, &mut Client { core, stream, out }, up, back).await
             }
             Carried::Ended(outcome) => outcome,
         };
@@ -139,6 +139,21 @@ where
                 conn.left.set(before);
                 return Some(inbox);
             }
+        }
+    }
+}
+
+/// Reads on until there may be more to a head than there was: one that comes byte by byte is not looked at anew with each.
+async fn more_lines<S>(core: &Core, state: &State, stream: &mut S, inbox: &mut Vec<u8>) -> Option<()>
+where
+    S: AsyncRead + Unpin,
+{
+    let known = inbox.len();
+    loop {
+        let before = inbox.len();
+        more(core, state, stream, inbox).await?;
+        if known == 0 || inbox.len() > HEAD_MAX || inbox.get(before..)?.contains(&b'\n') {
+            return Some(());
         }
     }
 }

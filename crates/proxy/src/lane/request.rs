@@ -59,6 +59,7 @@ const FATES: &[(&str, Fate)] = &[
     ("host", Fate::Host),
     ("expect", Fate::Odd),
     ("upgrade", Fate::Odd),
+    ("x-real-ip", Fate::Drop),
     ("forwarded", Fate::Drop),
     ("connection", Fate::Connection),
     ("keep-alive", Fate::Drop),
@@ -213,7 +214,8 @@ pub(super) fn found<'t>(
     let path = plain_path(path)?;
     let secure = conn.is_secure();
     let handshake = conn.info.tls.as_ref().and_then(|tls| tls.handshake.as_ref());
-    if handshake.is_some_and(|handshake| !core.shared.beside.tls.admits(handshake, &host)) {
+    let tls = &core.shared.beside.tls;
+    if !handshake.map_or_else(|| tls.is_open(&host), |handshake| tls.admits(handshake, &host)) {
         return None;
     }
     let route: &Route = table.find(&host, path)?;
@@ -223,6 +225,5 @@ pub(super) fn found<'t>(
         return None;
     }
     let local = core.local(target);
-    let full = core.requests.get() >= core.requests_max();
-    (local.is_simple() && !full).then_some((route, target, local))
+    (local.is_simple() && !core.is_full(1)).then_some((route, target, local))
 }

@@ -94,7 +94,7 @@ pub(super) fn look(bytes: &[u8], is_head: bool, hsts: bool, out: &mut impl Heads
     let Some((dated, used)) = written.and_then(|()| write_headers(out, response.headers, &told, hsts)) else {
         return Seen::Bad;
     };
-    if ends == Ends::Chunked {
+    if ends == Ends::Chunked || ends == Ends::Close {
         out.chunked();
     }
     Seen::Whole(Head { length, status, ends, keeps, dated, used })
@@ -202,7 +202,8 @@ mod tests {
             false,
             Some((Ends::Chunked, true, "HTTP/1.1 404 Not here\r\ntransfer-encoding: chunked\r\n")),
         );
-        check("HTTP/1.1 200 OK\r\n\r\n", false, Some((Ends::Close, false, "HTTP/1.1 200 OK\r\n")));
+        let close = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n";
+        check("HTTP/1.1 200 OK\r\n\r\n", false, Some((Ends::Close, false, close)));
         check("HTTP/1.0 204 -\r\n\r\n", false, Some((Ends::Length(0), false, "HTTP/1.1 204 -\r\n")));
         let long = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n";
         check(long, true, Some((Ends::Length(0), true, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n")));

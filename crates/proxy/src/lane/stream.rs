@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -198,8 +197,8 @@ impl Asker for Stream<'_> {
         }
     }
 
-    async fn close(&mut self) {
-        self.pass(true).await;
+    fn end_body(&mut self) {
+        // The last frame says so.
     }
 
     async fn break_off(&mut self) {
@@ -208,11 +207,6 @@ impl Asker for Stream<'_> {
         if let Some(to) = &mut self.to {
             break_off(to).await;
         }
-    }
-
-    fn patience(&self, _: Duration) -> Duration {
-        // It has a limit of its own, wherever it waits.
-        Duration::MAX
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

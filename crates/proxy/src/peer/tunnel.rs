@@ -19,9 +19,11 @@ use super::pulse::{PING_EVERY, PING_TIMEOUT, Pulse, Silence};
 use super::wire::{self, Order};
 use crate::http::Body;
 
-/// How much may be under way to us, on one stream and on one connection: members may be far apart.
+/// How much may be under way to us on one stream: members may be far apart. And on one connection: for a thousand streams whose clients take
+/// nothing, which would be in everybody's way if there were no more room. (`h2` also ends a connection of which half as many bytes are taken up by
+/// the heads of small frames that nobody has taken.)
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
-pub(crate) const CONNECTION_WINDOW: u32 = 8 << 20;
+pub(crate) const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// A stream through another edge.
 pub(crate) type Tunnel = TokioIo<Upgraded>;

@@ -47,6 +47,9 @@ where
             None => return,
         },
     };
+    if http2 {
+        state.speaks_http2();
+    }
     let conn = Rc::new(Conn::new(info, state.clone()));
     let before = if http2 {
         before

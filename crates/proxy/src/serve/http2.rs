@@ -29,6 +29,8 @@ use crate::lane;
 
 /// Streams that a client may open and reset before we have looked at them.
 const RESETS_MAX: usize = 50;
+/// Bytes that the heads of small frames may take up which came and were not passed on yet: an endpoint may be slower than its client.
+const SMALL_FRAMES: usize = 4 << 20;
 /// Bytes that a client may send before they are passed on: of a stream, and of all.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
@@ -61,6 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
             .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
+            .data_frame_budget(SMALL_FRAMES)
             .enable_connect_protocol();
         let phase = Phase::Greets(builder.handshake(io));
         Self { core, conn, phase, finishing: false, ending: false }

@@ -142,8 +142,8 @@ async fn near_end(phase: &mut watch::Receiver<Phase>) {
 fn enter(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, client: std::net::SocketAddr) {
     let shared = &core.shared;
     let Ok(local) = stream.local_addr() else { return };
-    let most = shared.pressure.connections(shared.config.limits.connections);
-    if shared.connections.fetch_add(1, Ordering::Relaxed) >= most {
+    let most = shared.config.limits.connections;
+    if shared.connections.fetch_add(1, Ordering::Relaxed) >= most || !core.lets_in() {
         shared.connections.fetch_sub(1, Ordering::Relaxed);
         shared.meters.rare.overfull.inc();
         if entrance == Entrance::Plain {
@@ -151,6 +151,7 @@ fn enter(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, client: std::ne
         }
         return;
     }
+    core.new_clients.begin(core.ticker.now_ms());
     let _ = stream.set_nodelay(true);
     let core = core.clone();
     tokio::task::spawn_local(async move {

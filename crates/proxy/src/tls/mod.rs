@@ -36,7 +36,7 @@ use crate::carried::Carried;
 use crate::sni::{Prefixed, Recorder};
 use crate::world::World;
 use keys::Shelf;
-use speaking::{Manner, Speaking};
+use speaking::{Clients, Manner, Speaking};
 use table::{Certificates, Said, Shelves};
 pub use table::{Passthrough, Problem};
 
@@ -175,6 +175,13 @@ impl Tls {
             let table = self.table.load();
             table.said.manner(Some(&host)).admits(&info.manner)
         }
+    }
+
+    /// Whether requests for a host may come from clients who have shown no certificate, such as those that speak no TLS.
+    pub fn is_open(&self, host: &str) -> bool {
+        let table = self.table.load();
+        let clients = || &table.said.manner(Some(&names::plain(host))).clients;
+        !table.said.guards_some || matches!(clients(), Clients::Anybody)
     }
 
     /// Begins to speak with a client.

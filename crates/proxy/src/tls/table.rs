@@ -42,6 +42,8 @@ pub(crate) struct Said {
     /// Some wildcard is treated in another way than names are that nobody has said anything about: so it matters whether a
     /// name below it has routes, even where these say nothing about TLS.
     pub(crate) names_matter: bool,
+    /// Clients of some host must show a certificate.
+    pub(crate) guards_some: bool,
 }
 
 /// What has been read so far.
@@ -126,6 +128,8 @@ pub(crate) fn read(
     }
     shelves.shown.retain(|secret| secrets.contains(secret));
     shelves.authorities.retain(|secret| authorities.contains(secret));
+    let all = || said.manners.values().chain([&said.others]);
+    said.guards_some = all().any(|manner| !matches!(manner.clients, Clients::Anybody));
     let common = Manner::default();
     said.names_matter = said.others != common
         || said.manners.wildcards().any(|manner| *manner != common)

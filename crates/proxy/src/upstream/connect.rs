@@ -176,7 +176,7 @@ where
     let (sender, connection) = http2::Builder::new(LocalExecutor)
         .max_header_list_size(HEAD_MAX)
         .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW * 4)
+        .initial_connection_window_size(WINDOWS)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|_| Fault::Connect)?;
@@ -186,8 +186,10 @@ where
     Ok(Sender::Many(sender))
 }
 
-/// Bytes that an endpoint may send before we have passed them on.
+/// Bytes that an endpoint may send before we have passed them on: for one request, and for all on a connection. Clients that take nothing are not to
+/// be in others' way, so there is room for a thousand of them.
 const WINDOW: u32 = 256 << 10;
+const WINDOWS: u32 = 256 << 20;
 
 impl Sender {
     /// Whether it takes no more requests.

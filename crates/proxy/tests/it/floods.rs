@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use landfall_proxy::{Config, Limits};
+
 use crate::support::Rig;
 use crate::support::backend::Backend;
 use crate::support::frames::{
@@ -142,6 +144,44 @@ async fn whoever_asks_for_something_may_say_more() {
             back.drain(..length);
         }
     }
+    rig.stop().await;
+}
+
+/// A client may send a request while it is told that its time is over.
+#[tokio::test]
+async fn a_client_that_asks_for_nothing_is_told_before_it_is_let_go() {
+    let backend = Backend::new("one").await;
+    let limits = Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() };
+    let rig = Rig::with_config(&[backend.address], Config { limits, ..Config::default() });
+    let mut stream = TcpStream::connect(rig.address()).await.unwrap();
+    let request = |n: u32| frame(HEADERS, END_STREAM | END_HEADERS, n, HEAD);
+    stream.write_all(&[hello(), request(1)].concat()).await.unwrap();
+    let (mut back, mut seen) = (Vec::new(), Vec::new());
+    let reading = async {
+        while stream.read_buf(&mut back).await.is_ok_and(|read| read > 0) {
+            while let Some(((kind, id, payload), length)) = first(&back) {
+                match kind {
+                    HEADERS => seen.push(format!("answer {id}")),
+                    GOAWAY => {
+                        seen.push(format!("goaway {}", payload[7]));
+                        // It was under way already.
+                        if !seen.contains(&"answer 3".to_owned()) {
+                            stream.write_all(&request(3)).await.unwrap();
+                        }
+                    }
+                    PING => {
+                        let pong = frame(PING, 1, 0, payload);
+                        stream.write_all(&pong).await.unwrap();
+                    }
+                    _ => {}
+                }
+                back.drain(..length);
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), reading).await.expect("an end");
+    assert_eq!(seen[..2], ["answer 1", "goaway 0"]);
+    assert!(seen.contains(&"answer 3".to_owned()), "{seen:?}");
     rig.stop().await;
 }
 

@@ -1,8 +1,11 @@
 //! What reaches an endpoint, what comes back, and what happens when it does not.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use landfall_api::landfall::{Retries, Timeouts};
+use landfall_api::landfall::{Retries, RouteMatch, Timeouts};
+use landfall_proxy::Config;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::backend::{self, Backend};
 use crate::support::raw::{Client, ask, get};
@@ -14,7 +17,7 @@ async fn a_request_is_passed_on_with_what_is_for_its_endpoint() {
     let rig = Rig::with(&[backend.address]);
     let answer = ask(
         rig.address(),
-        "POST /a/../b?c=%2f HTTP/1.1\r\nHost: Shop.example:81\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=1.2.3.4\r\n\
+        "POST /a/../b?c=%2f HTTP/1.1\r\nHost: Shop.example:81\r\nX-Forwarded-For: 1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\nForwarded: for=1.2.3.4\r\n\
          Connection: x-secret\r\nX-Secret: 1\r\nKeep-Alive: 5\r\nLandfall-Target: a/b\r\ntraceparent: 00-1-2-01\r\n\
          TE: gzip, trailers\r\nContent-Length: 5\r\n\r\nhello",
     )
@@ -25,6 +28,7 @@ async fn a_request_is_passed_on_with_what_is_for_its_endpoint() {
     for (name, want) in [
         ("host", Some("Shop.example:81")),
         ("x-forwarded-for", Some("127.0.0.1")),
+        ("x-real-ip", Some("127.0.0.1")),
         ("x-forwarded-proto", Some("http")),
         ("x-forwarded-host", Some("Shop.example:81")),
         ("forwarded", Some("for=127.0.0.1;proto=http")),
@@ -199,6 +203,8 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
         (b"HTTP/1.1 200 OK\r\ncontent-length: 50000\r\n\r\nhello", false, None),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", false, None),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n", true, Some(502)),
+        // An end of the connection would be an end of the answer.
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", true, None),
     ] {
         let endpoint = backend::bytes(bytes, hangs).await;
         let mut rig = Rig::with(&[endpoint]);
@@ -210,6 +216,32 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
         assert_eq!(answer.map(|answer| answer.status), want, "{}", String::from_utf8_lossy(bytes));
         rig.stop().await;
     }
+}
+
+/// An endpoint may answer before it has the whole request. What is still to come of that request would be in the way of whoever came next
+/// on its connection, for as long as its client likes.
+#[tokio::test]
+async fn whoever_is_answered_early_and_sends_no_more_holds_up_nobody() {
+    let endpoint = backend::script(|mut stream| async move {
+        while !backend::read_head(&mut stream).await.is_empty() {
+            let _ = stream.write_all(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let mut rig = Rig::new(Config { threads: 1, ..Config::default() });
+    rig.route("web", "", "/", RouteMatch::Prefix, "web");
+    rig.serve("web", &[endpoint], |_| {});
+    rig.follow();
+    let mut early = Client::new(rig.address()).await;
+    early.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\nno more").await;
+    assert_eq!(early.answer().await.unwrap().status, 401);
+    for _ in 0..2 {
+        let other = ask(rig.address(), "PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
+        let other = tokio::time::timeout(Duration::from_secs(20), other).await.expect("an answer");
+        assert_eq!(other.unwrap().status, 401);
+    }
+    drop(early);
+    rig.stop().await;
 }
 
 #[tokio::test]

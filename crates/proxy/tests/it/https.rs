@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use landfall_api::landfall::{
     BackendProtocol, RouteAction, RouteCertificate, RouteHost, RouteMatch, RouteOptions, RoutePassthrough,
@@ -16,11 +17,12 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::support::backend::Backend;
+use crate::support::backend::{Backend, read_head, script};
 use crate::support::certs::{Authority, run, write};
+use crate::support::raw::{ask, get};
 use crate::support::{Rig, key, port_of};
 
 /// A proxy with HTTPS, and where it is.
@@ -107,6 +109,48 @@ async fn curl_and_openssl_are_shown_the_certificate_of_the_name() {
     rig.stop().await;
 }
 
+/// What a client has not taken yet is sent as soon as it takes it, though its endpoint says no more. Just how much fits between the two nobody
+/// knows: of so many lengths one is a little longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_burst_does_not_wait_for_what_comes_after_it() {
+    const STEP: usize = 48 << 10;
+    let endpoint = script(|mut stream| async move {
+        let head = read_head(&mut stream).await;
+        let length: usize = head.split(['/', ' ']).nth(2).and_then(|length| length.parse().ok()).unwrap();
+        let begin = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n");
+        let _ = stream.write_all(begin.as_bytes()).await;
+        let _ = stream.write_all(&vec![b'.'; length]).await;
+        let _ = stream.read(&mut [0]).await;
+    })
+    .await;
+    let (ca, (mut rig, at)) = (Authority::new(), rig(&[endpoint]));
+    rig.world.certificates.insert("one".into(), ca.secret(&["one.test"]));
+    rig.world.routes.insert(key("one"), route(&["one.test"], "one", RouteOptions::default()));
+    rig.follow();
+    let connector = connector(&ca);
+    let take = async |length: usize| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        let name = ServerName::try_from("one.test").unwrap();
+        let mut stream = connector.connect(name, socket.connect(at).await.unwrap()).await.unwrap();
+        let request = format!("GET /{length} HTTP/1.1\r\nhost: one.test\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        // It takes nothing until all is on its way.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let (mut got, mut room) = (0, vec![0; 64 << 10]);
+        while got < length {
+            let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut room)).await;
+            let read = read.unwrap_or_else(|_| panic!("of {length} bytes no more than {got} have come"));
+            got += room[..read.unwrap()].iter().filter(|byte| **byte == b'.').count();
+        }
+    };
+    let lengths: Vec<usize> = (2 << 20..6 << 20).step_by(STEP).collect();
+    for some in lengths.chunks(12) {
+        futures::future::join_all(some.iter().map(|length| take(*length))).await;
+    }
+    rig.stop().await;
+}
+
 #[tokio::test]
 async fn only_clients_with_a_certificate_come_in_where_one_is_asked_for() {
     let (ca, clients, strangers) = (Authority::new(), Authority::new(), Authority::new());
@@ -139,6 +183,16 @@ async fn only_clients_with_a_certificate_come_in_where_one_is_asked_for() {
     assert!(!fine && !said.contains("GET /x"), "{said}");
     let (fine, said) = curl("open.test", at, &["--cacert", &trust]).await;
     assert!(fine && said.contains("GET /x"), "{said}");
+    // Nor does one without HTTPS, whatever is asked, and whichever way it would take.
+    for method in ["GET", "POST"] {
+        let request = format!("{method} /x HTTP/1.1\r\nhost: HOST\r\ncontent-length: 0\r\n\r\n");
+        let asked = async |host| ask(rig.address(), &request.replace("HOST", host)).await.unwrap();
+        let closed = asked("closed.test").await;
+        assert_eq!((closed.status, closed.header("x-backend")), (403, None), "{closed:?}");
+        assert_eq!(asked("open.test").await.status, 200);
+    }
+    let plain = get(rig.address(), "closed.test", "/x").await;
+    assert_eq!((plain.status, plain.header("x-backend")), (403, None), "{plain:?}");
     // The way in by the open host does not lead to the closed one.
     let other = ["--cacert", &trust, "-H", "Host: closed.test", "-o", "/dev/null", "-w", "%{http_code}"];
     assert_eq!(curl("open.test", at, &other).await.1, "421");
