@@ -293,25 +293,32 @@ fn a_load_balancers_ports_are_carried() {
     assert!(shown(&balancer(&object(Value::Null), &reserving)).contains(&taken.to_owned()));
 }
 
-#[test]
-fn of_two_that_want_the_same_the_older_has_it() {
+/// What goes, and what comes, where a routes' claim is another's.
+fn lost_of(routes: &Routes, what: &What) -> String {
+    let mut settled = routes.clone();
+    settle(&mut settled, |claim| (claim.what == *what).then(|| "Ingress shop/older".to_owned()));
+    let (mine, left) = (shown(routes), shown(&settled));
+    let gone: Vec<&String> = mine.iter().filter(|line| !left.contains(line)).collect();
+    let new: Vec<&String> = left.iter().filter(|line| !mine.contains(line)).collect();
+    format!("-{gone:?} +{new:?}")
+}
+
+/// The routes of two hosts, with a default backend and a certificate.
+fn two_hosts(annotations: &Value) -> Routes {
     let rule = |host: &str, of: &str| json!({"host": host, "http": {"paths": [path(of, "Prefix", "web", json!({"number": 80}))]}});
-    let routes = ingress(
-        &json!({}),
+    ingress(
+        annotations,
         &json!({
             "defaultBackend": {"service": {"name": "web", "port": {"number": 80}}},
             "rules": [rule("a", "/x"), rule("b", "/")],
             "tls": [{"hosts": ["a", "b"], "secretName": "good"}],
         }),
-    );
-    let lost_of = |routes: &Routes, what: &What| {
-        let mut settled = routes.clone();
-        settle(&mut settled, |claim| (claim.what == *what).then(|| "Ingress shop/older".to_owned()));
-        let (mine, left) = (shown(routes), shown(&settled));
-        let gone: Vec<&String> = mine.iter().filter(|line| !left.contains(line)).collect();
-        let new: Vec<&String> = left.iter().filter(|line| !mine.contains(line)).collect();
-        format!("-{gone:?} +{new:?}")
-    };
+    )
+}
+
+#[test]
+fn of_two_that_want_the_same_the_older_has_it() {
+    let routes = two_hosts(&json!({}));
     let at = |host: &str, path: &str| What::Path { host: host.into(), path: path.into(), exact: false };
     for (what, expected) in [
         (
@@ -336,10 +343,24 @@ fn of_two_that_want_the_same_the_older_has_it() {
     ] {
         assert_eq!(lost_of(&routes, &what), expected, "{what:?}");
     }
-    let passed = ingress(
-        &json!({"landfall.dev/tls-passthrough": "true"}),
-        &json!({"rules": [rule("a", "/x"), rule("b", "/")], "tls": [{"hosts": ["a", "b"], "secretName": "good"}]}),
-    );
+    let claim = claims(&routes).into_iter().find(|claim| claim.what == at("b", "/")).unwrap();
+    let standing = |created: Value, name: &str, implied: bool| {
+        let mut spec = routes.spec.clone();
+        spec.source_created = serde_json::from_value(created).ok();
+        spec.source_ref.name = name.into();
+        Standing::new(&Claim { implied, ..claim.clone() }, &spec, "shop")
+    };
+    let old = standing(json!("2026-01-01T00:00:00Z"), "z", false);
+    assert!(old < standing(json!("2026-01-02T00:00:00Z"), "a", false), "the older");
+    assert!(old < standing(Value::Null, "a", false), "whose age is unknown is the youngest");
+    assert!(old > standing(json!("2026-01-01T00:00:00Z"), "a", false), "then by name");
+    assert!(old < standing(json!("2025-01-01T00:00:00Z"), "a", true), "who means it");
+}
+
+#[test]
+fn tls_of_a_host_goes_one_way() {
+    let (routes, passed) =
+        (two_hosts(&json!({})), two_hosts(&json!({"landfall.dev/tls-passthrough": "true"})));
     assert_eq!(
         lost_of(&passed, &What::Tls("a".into())),
         r#"-["a/ -> Some(\"https\")", "pass a web"] +["! Conflict: TLS of a belongs to Ingress shop/older, which is older"]"#
@@ -358,18 +379,6 @@ fn of_two_that_want_the_same_the_older_has_it() {
         of_a.map(|claim| claim.purpose).collect::<Vec<_>>().join(",")
     };
     assert_eq!((tls(&routes).as_str(), tls(&passed).as_str()), ("ended", ""));
-    let claim = claims(&routes).into_iter().find(|claim| claim.what == at("b", "/")).unwrap();
-    let standing = |created: Value, name: &str, implied: bool| {
-        let mut spec = routes.spec.clone();
-        spec.source_created = serde_json::from_value(created).ok();
-        spec.source_ref.name = name.into();
-        Standing::new(&Claim { implied, ..claim.clone() }, &spec, "shop")
-    };
-    let old = standing(json!("2026-01-01T00:00:00Z"), "z", false);
-    assert!(old < standing(json!("2026-01-02T00:00:00Z"), "a", false), "the older");
-    assert!(old < standing(Value::Null, "a", false), "whose age is unknown is the youngest");
-    assert!(old > standing(json!("2026-01-01T00:00:00Z"), "a", false), "then by name");
-    assert!(old < standing(json!("2025-01-01T00:00:00Z"), "a", true), "who means it");
 }
 
 #[test]
