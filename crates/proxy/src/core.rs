@@ -235,9 +235,7 @@ impl Core {
         self.locals.borrow_mut().retain(|_, local| {
             local.sweep(oldest_ms);
             for endpoint in local.leave_out_slow(self.ticker.now_ms()) {
-                self.shared.meters.rare.ejected.inc();
-                let service = local.name().unwrap_or_default();
-                tracing::warn!(%service, endpoint = ?endpoint.reach, "left out: it is slower than the others");
+                local.tell_left_out(self, &endpoint, "left out: it is slower than the others");
             }
             local.is_wanted()
         });

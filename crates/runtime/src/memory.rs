@@ -6,8 +6,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The size of a page.
-const PAGE: u64 = 4096;
 /// Where the kernel shows what groups of processes may use.
 const GROUPS: &str = "/sys/fs/cgroup";
 
@@ -66,12 +64,16 @@ impl Memory {
 
 /// What this process has in memory.
 pub fn resident() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
-    text.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(PAGE)
+    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
 fn machine(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kilobytes(meminfo, "MemTotal:")
+}
+
+/// The bytes that a line of such a file tells.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use landfall_api::landfall::Address;
@@ -27,9 +26,6 @@ use super::voice::Voice;
 use super::{admin, keys, session};
 use crate::hub::stop_signals;
 use crate::say::say;
-
-/// Nodes take a moment to hear that a pod is not ready any more.
-const POD_SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
 
 /// Runs an edge until it is told to stop.
 pub(super) fn run(options: &DaemonOptions) -> Result<()> {
@@ -202,11 +198,7 @@ fn resolve(options: &DaemonOptions) -> Result<Config> {
         keep_in: options.keep_in.clone(),
         source: Source::default(),
         carriage: carriage(options)?,
-        shutdown_delay: match options.shutdown_delay {
-            Some(given) => given.0,
-            None if options.in_cluster => POD_SHUTDOWN_DELAY,
-            None => Duration::ZERO,
-        },
+        shutdown_delay: options.shutdown_delay(),
     })
 }
 
@@ -232,6 +224,7 @@ fn carriage(options: &DaemonOptions) -> Result<Carriage> {
         limits: Limits {
             connections: options.max_connections,
             requests: options.max_requests,
+            body_bytes: options.max_body.as_ref().map(|most| most.0),
             memory: options.max_memory.map(|given| Memory::of_process(given.0)).or_else(Memory::find),
             ..Limits::default()
         },

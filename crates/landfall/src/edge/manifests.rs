@@ -7,6 +7,8 @@
 //! Two Services, because where a client comes in says where it stands: `landfall-edge` is for the member's resolver, who asks for
 //! pods, and leads to a port of its own; `landfall-edge-public` is for everybody, and keeps the clients' addresses.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use clap::Parser as _;
 use landfall_api::landfall::GROUPS_NAMESPACE;
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use super::options::PodOptions;
 use super::token::Door;
 use super::vault::{PAGES_MAX, page_name};
-use crate::cli::Arguments;
+use crate::cli::{Arguments, Command};
 
 /// Where edges live in a member.
 pub(super) const NAMESPACE: &str = "landfall-system";
@@ -41,6 +43,9 @@ const CARRIED: [(&str, u16, &str); 3] =
 const POD_IPS: &str = "$(POD_IPS)";
 /// Where the pods have the files that their options name.
 const FILES: &str = "/etc/landfall";
+/// What stopping takes beside what was asked for; and what pods have anyway.
+const STOP_MARGIN: Duration = Duration::from_secs(5);
+const GRACE_LEAST_S: u64 = 30;
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// Everything that edges of a member need in it, in order.
@@ -160,12 +165,26 @@ fn service(name: &str, kind: &str, port: u16) -> Value {
 
 /// Whether an edge takes what it will be told: better said here than by pods that do not start.
 pub(super) fn check(cluster: &str, door: &Door, pods: &PodOptions) -> Result<()> {
-    // What the pod's system fills in is an address, too.
-    let told = arguments(cluster, door, pods).into_iter().map(|one| one.replace(POD_IPS, "192.0.2.1"));
-    let typed = Arguments::try_parse_from(std::iter::once("landfall".to_owned()).chain(told));
-    match typed {
+    match understood(cluster, door, pods) {
         Ok(_) => Ok(()),
         Err(error) => bail!("edges would not take these options: {error}"),
+    }
+}
+
+/// What an edge makes of what it will be told.
+fn understood(cluster: &str, door: &Door, pods: &PodOptions) -> Result<Arguments, clap::Error> {
+    // What the pod's system fills in is an address, too.
+    let told = arguments(cluster, door, pods).into_iter().map(|one| one.replace(POD_IPS, "192.0.2.1"));
+    Arguments::try_parse_from(std::iter::once("landfall".to_owned()).chain(told))
+}
+
+/// How long the pods may take to stop: as long as they want, and a moment.
+fn grace_s(cluster: &str, door: &Door, pods: &PodOptions) -> u64 {
+    match understood(cluster, door, pods).map(|typed| typed.command) {
+        Ok(Command::Edge(edge)) => {
+            (edge.daemon.shutdown_delay() + edge.daemon.drain.0 + STOP_MARGIN).as_secs().max(GRACE_LEAST_S)
+        }
+        Ok(_) | Err(_) => GRACE_LEAST_S,
     }
 }
 
@@ -236,6 +255,7 @@ fn stateful_set(meta: &Value, cluster: &str, door: &Door, pods: &PodOptions) -> 
         "selector": {"matchLabels": {"app": NAME}},
         "template": {"metadata": {"labels": {"app": NAME}}, "spec": {
             "serviceAccountName": NAME, "affinity": apart, "containers": [container], "volumes": volumes,
+            "terminationGracePeriodSeconds": grace_s(cluster, door, pods),
             "securityContext": {"sysctls": [{"name": ANY_PORT.0, "value": ANY_PORT.1}]},
         }},
     }})
@@ -291,6 +311,18 @@ mod tests {
             assert!(!set.contains("0123456789abcdef"), "the token stands in the Secret alone");
             assert!(set.contains("--hub-ca-hash=sha256:00") && set.contains("--inside=10.0.0.0/8"), "{set}");
             assert_eq!(set.contains("--service="), kind == "LoadBalancer", "{set}");
+        }
+    }
+
+    #[test]
+    fn pods_have_the_time_to_stop_that_they_want() {
+        for (further, want) in
+            [(&[][..], 30), (&["--drain=2m"], 130), (&["--drain=1s", "--shutdown-delay=1m"], 66)]
+        {
+            let pods = PodOptions { further: further.iter().map(|&one| one.into()).collect(), ..pods() };
+            let set = stateful_set(&metadata(NAME), "us-east", &door(), &pods);
+            let grace = &set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
+            assert_eq!(grace, want, "{further:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use landfall_proxy::AccessLog;
@@ -36,6 +37,9 @@ pub(crate) struct EdgeOptions {
     #[command(flatten)]
     pub(crate) daemon: DaemonOptions,
 }
+
+/// Nodes take a moment to hear that a pod is not ready any more.
+const POD_SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
 
 /// An edge that runs.
 #[derive(Args, Debug)]
@@ -129,6 +133,11 @@ pub(crate) struct DaemonOptions {
     #[arg(long, default_value_t = 20_000, value_name = "NUMBER")]
     pub(crate) max_requests: usize,
 
+    /// Bytes that a request's body may have, such as 100Mi; longer ones are answered with 413. Default: no limit, as bodies are passed on as they
+    /// come.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_body: Option<Bytes>,
+
     /// Memory that may be used, such as 512Mi: when it runs out, only a few requests are carried at once and the others are answered with 503.
     /// Default: what its container may use, else what the machine has.
     #[arg(long, value_name = "BYTES")]
@@ -207,6 +216,17 @@ pub(crate) struct DaemonOptions {
     /// Its zone, for people.
     #[arg(long, value_name = "NAME")]
     pub(crate) zone: Option<String>,
+}
+
+impl DaemonOptions {
+    /// How long it goes on as before when it is told to stop.
+    pub(crate) fn shutdown_delay(&self) -> Duration {
+        match self.shutdown_delay {
+            Some(given) => given.0,
+            None if self.in_cluster => POD_SHUTDOWN_DELAY,
+            None => Duration::ZERO,
+        }
+    }
 }
 
 /// Which requests are written to the log.

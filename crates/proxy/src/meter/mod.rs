@@ -68,12 +68,16 @@ struct Whose {
 /// The meters of all threads, with the thread's number.
 type ByThread = Vec<(usize, Arc<Meter>)>;
 
+/// How many endpoints were left out, by service and cluster.
+type Ejected = BTreeMap<(Arc<str>, Arc<str>), u64>;
+
 /// All meters.
 #[derive(Default)]
 pub(crate) struct Meters {
     /// By thread.
     all: Mutex<BTreeMap<Whose, ByThread>>,
     told: Mutex<report::Told>,
+    ejected: Mutex<Ejected>,
     /// What happens seldom is counted for all threads together.
     pub(crate) rare: Rare,
 }
@@ -87,8 +91,6 @@ pub(crate) struct Rare {
     pub(crate) refused: Arc<Counter>,
     /// Requests that no route matches.
     pub(crate) unmatched: Arc<Counter>,
-    /// Endpoints that were left out.
-    pub(crate) ejected: Arc<Counter>,
     /// Connections that were refused because there were too many.
     pub(crate) overfull: Arc<Counter>,
 }
@@ -98,9 +100,11 @@ impl Rare {
         let row = |name, help| registry.counter(name, help, "");
         Self {
             shed: row("landfall_proxy_shed_total", "Requests refused because there was no room."),
-            refused: row("landfall_proxy_refused_total", "Requests refused because they are malformed."),
+            refused: row(
+                "landfall_proxy_refused_total",
+                "Requests refused because they are malformed, and clients that made nothing but noise.",
+            ),
             unmatched: row("landfall_proxy_unmatched_total", "Requests that no route matches."),
-            ejected: row("landfall_proxy_ejections_total", "Endpoints left out because they fail."),
             overfull: row(
                 "landfall_proxy_connections_refused_total",
                 "Connections refused because there were too many.",
@@ -135,6 +139,16 @@ impl Meters {
         let meter: Arc<Meter> = Arc::default();
         of.push((thread, meter.clone()));
         meter
+    }
+
+    /// An endpoint was left out.
+    pub(crate) fn ejected(&self, service: &Arc<str>, cluster: &Arc<str>) {
+        let mut ejected = self.ejected.lock();
+        let mut whose = (service.clone(), cluster.clone());
+        if ejected.len() >= METERS_MAX && !ejected.contains_key(&whose) {
+            whose = ("".into(), "".into());
+        }
+        *ejected.entry(whose).or_default() += 1;
     }
 
     /// These plans are no more.

@@ -20,6 +20,7 @@ const COUNTERS: [Row; 3] = [
 impl Meters {
     /// All meters as text.
     pub(crate) fn render(&self, out: &mut String) {
+        self.render_ejections(out);
         let sums: Vec<(String, Sum)> = self.sums().iter().map(|(whose, sum)| (labels(whose), *sum)).collect();
         if sums.is_empty() {
             return;
@@ -41,6 +42,15 @@ impl Meters {
         head(out, name, "How long requests took, to the end of their answers.", "histogram");
         for (labels, sum) in &sums {
             histogram(out, name, labels, sum);
+        }
+    }
+
+    fn render_ejections(&self, out: &mut String) {
+        let name = "landfall_proxy_ejections_total";
+        head(out, name, "Endpoints left out because they fail, or are far slower than others.", "counter");
+        for ((service, cluster), number) in &*self.ejected.lock() {
+            let (service, cluster) = (label("service", service), label("cluster", cluster));
+            let _ = writeln!(out, "{name}{{{service},{cluster}}} {number}");
         }
     }
 }

@@ -149,6 +149,6 @@ mod tests {
         meters.forget(&[7]);
         let mut text = String::new();
         meters.render(&mut text);
-        assert_eq!((meters.report(1_000).len(), text.as_str()), (0, ""));
+        assert_eq!((meters.report(1_000).len(), text.contains("a/b")), (0, false), "{text}");
     }
 }

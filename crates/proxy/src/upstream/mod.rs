@@ -46,7 +46,7 @@ pub(crate) fn blame(
     unreachable: bool,
 ) {
     if local.failed(choice, endpoint, unreachable, core.ticker.now_ms()) {
-        core.shared.meters.rare.ejected.inc();
+        core.shared.meters.ejected(&target.name, &local.cluster(choice));
         tracing::warn!(service = %target.name, endpoint = ?endpoint.reach, "left out: it fails");
     }
 }
@@ -243,10 +243,17 @@ impl Local {
         // It has failed like any other that is left out: one request tries it when it is back, and an answer clears it.
         let left_out = |endpoint: &&Rc<Endpoint>| endpoint.failed(1) && endpoint.leave_out(now_ms, first);
         for endpoint in self.among(edges).filter(left_out) {
-            core.shared.meters.rare.ejected.inc();
-            let service = self.name().unwrap_or_default();
-            tracing::warn!(%service, endpoint = ?endpoint.reach, "left out: it is silent");
+            self.tell_left_out(core, endpoint, "left out: it is silent");
         }
+    }
+
+    /// One of its endpoints was left out.
+    pub(crate) fn tell_left_out(&self, core: &Core, endpoint: &Rc<Endpoint>, why: &'static str) {
+        let service = self.target.upgrade().map(|target| target.name.clone()).unwrap_or_default();
+        let at = self.places.iter().position(|place| place.iter().any(|one| Rc::ptr_eq(one, endpoint)));
+        let cluster = self.cluster(at.and_then(|at| u16::try_from(at).ok()).unwrap_or(u16::MAX));
+        core.shared.meters.ejected(&service, &cluster);
+        tracing::warn!(%service, %cluster, endpoint = ?endpoint.reach, "{why}");
     }
 
     /// Those of its endpoints that are reached by these edges.
@@ -318,11 +325,6 @@ impl Local {
             }
         }
         slow
-    }
-
-    /// The name of the target.
-    pub(crate) fn name(&self) -> Option<Arc<str>> {
-        self.target.upgrade().map(|target| target.name.clone())
     }
 
     /// Closes connections that nobody has needed since then.

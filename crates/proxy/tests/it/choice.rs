@@ -182,7 +182,10 @@ async fn an_endpoint_that_is_far_slower_than_the_others_is_left_out() {
         let mut out = false;
         for _ in 0..if ejected { 500 } else { 5 } {
             shares(&rig, 20, "").await;
-            out = rig.registry.render().contains("landfall_proxy_ejections_total 1\n");
+            out = rig
+                .registry
+                .render()
+                .contains("landfall_proxy_ejections_total{service=\"shop/web\",cluster=\"paris\"} 1\n");
             if out {
                 break;
             }
@@ -219,7 +222,12 @@ async fn no_more_are_left_out_than_may_be() {
     for _ in 0..100 {
         assert_eq!(get(rig.address(), "a", "/").await.status, 500, "somebody is asked still");
     }
-    assert!(rig.registry.render().contains("landfall_proxy_ejections_total 2\n"), "half of four");
+    assert!(
+        rig.registry
+            .render()
+            .contains("landfall_proxy_ejections_total{service=\"shop/web\",cluster=\"paris\"} 2\n"),
+        "half of four"
+    );
     rig.stop().await;
 }
 
