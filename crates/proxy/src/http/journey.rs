@@ -365,8 +365,9 @@ impl<'a> Journey<'a> {
                 let back = Some((head, upload));
                 return Err(Failure { fault: Fault::Connect, back, reused, told: false });
             }
-            // Another edge may find that it can send it to nobody.
-            let again = if linked && !self.repeatable { upload.keep() } else { None };
+            // Another edge may find that it can send it to nobody, and an endpoint of HTTP/2 may say that it has not looked at it.
+            let may_come_back = sender.takes_many() && !self.repeatable;
+            let again = if may_come_back { upload.keep() } else { None };
             let again = again.map(|again| (head.clone(), again));
             let request = self.request(&endpoint.reach, &sender, head, upload);
             match self.send(local, endpoint, &mut sender, request).await {
@@ -382,7 +383,11 @@ impl<'a> Journey<'a> {
                 }
                 // It was closed before anything was sent: that is no failure of the endpoint's.
                 Err(Failure { back: Some(back), .. }) if reused => (head, upload) = back,
-                Err(failure) => return Err(Failure { reused, ..failure }),
+                Err(failure) => {
+                    let refused = again.filter(|_| failure.fault == Fault::Refused);
+                    let back = refused.and_then(|(head, again)| Some((head, again.upload()?)));
+                    return Err(Failure { reused, back: back.or(failure.back), ..failure });
+                }
             }
         }
     }
@@ -526,7 +531,7 @@ impl<'a> Journey<'a> {
             // A connection to another edge ends when the edge falls silent.
             let ended = matches!(failure.fault, Fault::Reset | Fault::BrokeOff);
             let silent = ended && !failure.told && matches!(endpoint.reach, Reach::Peer { .. });
-            self.count_failure(local, choice, endpoint, silent || failure.fault.nothing_sent());
+            self.count_failure(local, choice, endpoint, silent || failure.fault.is_unreachable());
         }
     }
 

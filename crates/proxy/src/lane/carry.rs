@@ -61,7 +61,7 @@ pub(super) async fn carry<A: Asker>(
         // A connection that nobody used may just have been closed.
         let stale = trip.reused.get() && matches!(fault, Fault::Reset);
         if fault.counts_against_endpoint() && !stale {
-            blame(core, local, plain.target, choice, &endpoint, fault.nothing_sent());
+            blame(core, local, plain.target, choice, &endpoint, fault.is_unreachable());
         }
         left(Some(Failed { fault, endpoint, choice, version: local.version }))
     };

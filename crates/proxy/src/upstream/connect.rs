@@ -235,7 +235,10 @@ impl Sender {
 
 /// The fault behind an error of hyper's.
 pub(crate) fn fault_of(error: &hyper::Error) -> Fault {
-    if error.is_parse() {
+    let by_stream = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    if by_stream.and_then(h2::Error::reason) == Some(h2::Reason::REFUSED_STREAM) {
+        Fault::Refused
+    } else if error.is_parse() {
         Fault::Garbage
     } else if error.is_body_write_aborted() || error.source().is_some_and(|source| source.is::<BodyError>()) {
         Fault::Body

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     Budget,
     /// Another edge does not take it, and has sent it to nobody.
     Declined,
+    /// The endpoint says that it has not looked at it (RFC 9113, 8.7).
+    Refused,
 }
 
 impl Fault {
@@ -43,7 +45,9 @@ impl Fault {
             Self::ConnectTimeout | Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Body => StatusCode::BAD_REQUEST,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Nowhere | Self::Full | Self::Budget | Self::Declined => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Nowhere | Self::Full | Self::Budget | Self::Declined | Self::Refused => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -63,6 +67,7 @@ impl Fault {
             Self::Full => "every endpoint is full",
             Self::Budget => "too many requests were tried again",
             Self::Declined => "the other cluster does not take it",
+            Self::Refused => "the endpoint does not take it",
         }
     }
 
@@ -71,8 +76,13 @@ impl Fault {
         self.nothing_sent() || matches!(self, Self::Reset | Self::BrokeOff | Self::Timeout | Self::Garbage)
     }
 
-    /// Whether nothing of the request was sent, so that it may be sent elsewhere whatever it is.
+    /// Whether nothing of the request was sent, or looked at, so that it may be sent elsewhere whatever it is.
     pub(crate) fn nothing_sent(self) -> bool {
+        self.is_unreachable() || self == Self::Refused
+    }
+
+    /// Whether whoever was asked cannot be reached.
+    pub(crate) fn is_unreachable(self) -> bool {
         matches!(self, Self::Connect | Self::ConnectTimeout | Self::Declined)
     }
 

@@ -10,6 +10,7 @@ mod buckets;
 mod choice;
 mod corpus;
 mod disagree;
+mod endpoints_of_http2;
 mod floods;
 mod forward;
 mod heads;
