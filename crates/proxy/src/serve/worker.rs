@@ -38,8 +38,8 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize, listeners: Bound, seed: u64
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        // Few connections are ready at once; more at a time only make the others wait.
-        .event_interval(61)
+        // Whoever is ready has a turn before the kernel is asked who else is.
+        .event_interval(256)
         .build_local(LocalOptions::default());
     let runtime = match runtime {
         Ok(runtime) => runtime,
