@@ -62,9 +62,10 @@ pub(crate) enum Order {
 }
 
 impl State {
-    /// It speaks HTTP/2.
+    /// It speaks HTTP/2: what has come of it is no part of a request.
     pub(crate) fn speaks_http2(&self) {
         self.http2.store(true, Ordering::Relaxed);
+        self.becomes(WAITS);
     }
 
     /// Bytes came.
@@ -243,6 +244,7 @@ mod tests {
         check(&[http2], idle + 1, Order::Finish);
         check(&[http2], farewell, Order::Finish);
         check(&[http2], farewell + 1, Order::Close);
+        check(&[State::reads, http2], head + 1, Order::Go);
         let slow = State::default();
         for now_ms in (1..idle * 3).step_by(usize::try_from(write).unwrap()) {
             slow.takes(false);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use landfall_api::landfall::RouteService;
@@ -102,7 +102,7 @@ pub(crate) struct Core {
     /// Requests in flight, and those of them that began lately.
     pub(crate) requests: Cell<usize>,
     pub(crate) new_requests: Lately,
-    /// Clients that were let in lately.
+    /// Clients that were let in lately while there was hardly any memory, and are still here.
     pub(crate) new_clients: Lately,
     /// Clients that are being told that there is no room.
     pub(crate) turned_away: Cell<usize>,
@@ -136,7 +136,8 @@ impl Shared {
             tasks.spawn_until_stop(pressure::follow(pressure.clone(), memory));
         }
         let beside = Beside::new(&config, tables.clone(), &guard, registry, tasks)?;
-        let plan = |name: &str| Plan { id: 0, name: name.into(), hsts: None, proxy_header: false };
+        let plan =
+            |name: &str| Plan { id: 0, name: name.into(), hsts: None, proxy_header: false, clients: None };
         Ok(Self {
             phase: watch::Sender::default(),
             connections: AtomicUsize::new(0),
@@ -256,6 +257,17 @@ impl Core {
     pub(crate) fn lets_in(&self) -> bool {
         let most = self.shared.pressure.new_clients(self.threads);
         most.is_none_or(|most| self.new_clients.count(self.ticker.now_ms()) < most)
+    }
+
+    /// How long a client may take nothing of what is there for it.
+    pub(crate) fn patience(&self) -> Duration {
+        let usual = self.shared.config.limits.write_timeout;
+        self.shared.pressure.patience().map_or(usual, |less| usual.min(less))
+    }
+
+    /// A client is let in: what it is counted under until it goes, if that matters now.
+    pub(crate) fn counts_client(&self) -> Option<u64> {
+        self.shared.pressure.new_clients(self.threads).map(|_| self.new_clients.begin(self.ticker.now_ms()))
     }
 
     /// Room for the bytes of a request.

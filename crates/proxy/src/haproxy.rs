@@ -155,22 +155,14 @@ fn ends_v2(header: &v2::Header<'_>) -> Option<Ends> {
 
 /// The header that tells an endpoint who the client is, and whom it meant to reach.
 pub fn header(ends: Ends) -> Vec<u8> {
-    header_of(ends, v2::Protocol::Stream)
-}
-
-/// The same, before every datagram.
-pub fn datagram_header(ends: Ends) -> Vec<u8> {
-    header_of(ends, v2::Protocol::Datagram)
-}
-
-fn header_of(ends: Ends, protocol: v2::Protocol) -> Vec<u8> {
     let (client, server) = (plain(ends.client), plain(ends.server));
     let both = if client.is_ipv4() == server.is_ipv4() {
         (client, server)
     } else {
         (mapped(client), mapped(server))
     };
-    let built = v2::Builder::with_addresses(v2::Version::Two | v2::Command::Proxy, protocol, both).build();
+    let version = v2::Version::Two | v2::Command::Proxy;
+    let built = v2::Builder::with_addresses(version, v2::Protocol::Stream, both).build();
     built.expect("two addresses fit into a header")
 }
 
@@ -265,10 +257,10 @@ mod tests {
         let bytes = header(ends("192.0.2.1:4", "[2001:db8::2]:443"));
         let parsed = v2::Header::try_from(bytes.as_slice()).unwrap();
         assert_eq!(ends_v2(&parsed), Some(ends("[::ffff:192.0.2.1]:4", "[2001:db8::2]:443")));
-        let bytes = datagram_header(ends("[::ffff:192.0.2.1]:4", "192.0.2.2:443"));
+        let bytes = header(ends("[::ffff:192.0.2.1]:4", "192.0.2.2:443"));
         let parsed = v2::Header::try_from(bytes.as_slice()).unwrap();
         assert_eq!(ends_v2(&parsed), Some(ends("192.0.2.1:4", "192.0.2.2:443")));
-        assert_eq!(parsed.protocol, v2::Protocol::Datagram);
+        assert_eq!(parsed.protocol, v2::Protocol::Stream);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How near the memory is to its end, and what is still taken on then: requests are refused (503) before the kernel ends everything.
 //!
-//! A few are always taken, so that memory which is taken by something else costs speed and not all service. Those that last, such as WebSockets,
+//! Clients that take nothing of what is there for them are let go sooner. A few are always taken, so that memory which is taken by something else costs speed and not all service. Those that last, such as WebSockets,
 //! take no room from them.
 
 use std::cell::Cell;
@@ -17,6 +17,8 @@ const HIGH: u64 = 85;
 const FULL: u64 = 93;
 /// So many are a few, over all threads.
 const FEW: usize = 64;
+/// How long is waited for clients that take nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// What began before this, and the time before it, is not new any more.
 const NEW_MS: u64 = 10_000;
 
@@ -37,6 +39,11 @@ impl Pressure {
     /// No more new requests than these at once, for one of so many threads.
     pub(crate) fn new_requests(&self, threads: usize) -> Option<usize> {
         self.is(Level::High).then(|| FEW.div_ceil(threads))
+    }
+
+    /// How long a client may take nothing of what is there for it: that takes memory, here and in the windows of whoever sends it.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.is(Level::High).then_some(PATIENCE)
     }
 
     /// No more new clients than these.
@@ -122,13 +129,13 @@ mod tests {
         let taken = |used| {
             let pressure = Pressure::default();
             pressure.tell(level(used, 1000), &Memory::of_process(1000), used);
-            (pressure.new_requests(2), pressure.new_clients(1))
+            (pressure.new_requests(2), pressure.new_clients(1), pressure.patience())
         };
-        assert_eq!(taken(0), (None, None));
-        assert_eq!(taken(849), (None, None));
-        assert_eq!(taken(850), (Some(32), None));
-        assert_eq!(taken(930), (Some(32), Some(64)));
-        assert_eq!(taken(5000), (Some(32), Some(64)));
+        assert_eq!(taken(0), (None, None, None));
+        assert_eq!(taken(849), (None, None, None));
+        assert_eq!(taken(850), (Some(32), None, Some(PATIENCE)));
+        assert_eq!(taken(930), (Some(32), Some(64), Some(PATIENCE)));
+        assert_eq!(taken(5000), (Some(32), Some(64), Some(PATIENCE)));
         assert_eq!(level(1, 0), Level::Full);
     }
 

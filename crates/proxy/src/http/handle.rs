@@ -142,8 +142,14 @@ async fn serve(
         let answer = from(&parts, "http", answer::to_https);
         own::count(&ticket, &parts, &route.plan, None, answer.status());
         answer
-    } else if shows_none {
-        let (status, why) = (StatusCode::FORBIDDEN, "that host wants HTTPS and a certificate of the client");
+    } else if shows_none || route.plan.shuns(handshake) {
+        let (status, why) = match handshake {
+            None => (StatusCode::FORBIDDEN, "that host wants HTTPS and a certificate of the client"),
+            Some(handshake) if handshake.server_name.as_deref() == Some(&*asked.host) => {
+                (StatusCode::FORBIDDEN, "that route wants a certificate that this host does not ask for")
+            }
+            Some(_) => (StatusCode::MISDIRECTED_REQUEST, "that route wants a connection of its own"),
+        };
         own::count(&ticket, &parts, &route.plan, Some(why), status);
         answer::told(status, &format!("{why}\n"))
     } else {

@@ -35,7 +35,7 @@ pub(crate) use handle::{Stream, Ticket, handle};
 pub(crate) use headers::strip_hop;
 pub(crate) use held::{HELD_MAX, SHORT_MAX};
 pub(crate) use interim::Answering;
-pub(crate) use outflow::{break_off, room, send};
+pub(crate) use outflow::{break_off, patiently, send, send_all};
 pub(crate) use received::Received;
 pub(crate) use target::{plain_host, plain_path};
 pub(crate) use upgrade::Tunnel;

@@ -1,8 +1,9 @@
 //! What is sent on a stream of HTTP/2, as fast as its client takes it.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{Reason, SendStream};
@@ -10,6 +11,9 @@ use http_body::Body as _;
 
 use super::Body;
 use crate::core::Core;
+
+/// How often is looked whether there is less patience than there was.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Sends a body as fast as its client takes it. Room is asked for when there is something to send: a stream that is silent takes none away from
 /// others, and an end needs none.
@@ -31,10 +35,13 @@ pub(crate) async fn send(core: &Core, body: Body, mut to: SendStream<Bytes>) {
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(bytes) => {
                     let ends = body.is_end_stream();
-                    if !bytes.is_empty() && !room(core, &mut to).await {
+                    if bytes.is_empty() {
+                        to.send_data(bytes, ends).map(|()| ends)
+                    } else if send_all(core, &mut to, bytes, ends).await.is_some() {
+                        Ok(ends)
+                    } else {
                         return;
                     }
-                    to.send_data(bytes, ends).map(|()| ends)
                 }
                 Err(frame) => to.send_trailers(frame.into_trailers().unwrap_or_default()).map(|()| true),
             },
@@ -51,28 +58,56 @@ pub(crate) async fn break_off(to: &mut SendStream<Bytes>) {
     to.send_reset(Reason::INTERNAL_ERROR);
 }
 
-/// Waits until the client has room for something. One that has none for too long holds an endpoint back, and is let go.
-pub(crate) async fn room(core: &Core, to: &mut SendStream<Bytes>) -> bool {
-    to.reserve_capacity(1);
+/// Sends what is here of a body, as far as the client has room for it each time: what it has none for stays with us, and is over when our
+/// patience is.
+pub(crate) async fn send_all(
+    core: &Core,
+    to: &mut SendStream<Bytes>,
+    mut data: Bytes,
+    ends: bool,
+) -> Option<()> {
+    while !data.is_empty() {
+        let room = room(core, to, data.len()).await?;
+        let piece = data.split_to(room.min(data.len()));
+        to.send_data(piece, ends && data.is_empty()).ok()?;
+    }
+    Some(())
+}
+
+/// Waits until the client has room for some of so many bytes. One that has none for too long holds an endpoint back, and is let go.
+async fn room(core: &Core, to: &mut SendStream<Bytes>, wanted: usize) -> Option<usize> {
+    to.reserve_capacity(wanted);
     if to.capacity() > 0 {
-        return true;
+        return Some(to.capacity());
     }
     let there = poll_fn(|cx| {
         while to.capacity() == 0 {
             match ready!(to.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Poll::Ready(false),
+                Some(Err(_)) | None => return Poll::Ready(None),
             }
         }
-        Poll::Ready(true)
+        Poll::Ready(Some(to.capacity()))
     });
-    let there = tokio::select! {
-        biased;
-        there = there => Some(there),
-        () = core.ticker.after(core.shared.config.limits.write_timeout) => None,
-    };
+    let there = patiently(core, there).await;
     if there.is_none() {
         to.send_reset(Reason::CANCEL);
     }
-    there == Some(true)
+    there?
+}
+
+/// What a client makes of what is there for it, if that is not too long in coming: how long that may be goes by the memory that is left.
+pub(crate) async fn patiently<F: Future>(core: &Core, taking: F) -> Option<F::Output> {
+    let (mut taking, mut waited) = (pin!(taking), Duration::ZERO);
+    loop {
+        let wait = LOOK.min(core.patience().checked_sub(waited)?);
+        tokio::select! {
+            biased;
+            output = &mut taking => return Some(output),
+            () = core.ticker.after(wait) => waited += wait,
+        }
+        if waited >= core.patience() {
+            return None;
+        }
+    }
 }

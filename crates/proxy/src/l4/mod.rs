@@ -362,7 +362,7 @@ impl Ports {
                 let ranges = &plan.options.source_ranges;
                 let route = Route {
                     service: port.service.clone(),
-                    send_proxy: plan.options.send_proxy_protocol,
+                    send_proxy: plan.options.send_proxy_protocol && kind == Kind::Tcp,
                     // What nobody can read lets nobody in.
                     from: (!ranges.is_empty())
                         .then(|| Prefixes::parse(ranges.iter().map(String::as_str)).unwrap_or_default()),

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::dial::{Datagrams, Wanted, Way};
 use super::{Carried, Ports};
-use crate::haproxy::{self, Ends};
+use crate::haproxy::Ends;
 
 /// The longest datagram there is.
 pub(crate) const DATAGRAM_MAX: usize = 65_535;
@@ -88,12 +88,11 @@ impl Session {
         let Some(target) = self.ports.target(&route.service) else { return };
         let Ok(server) = self.socket.local_addr() else { return };
         let ends = Ends { client: self.client, server };
-        let wanted = Wanted { target: &target, ends, send_proxy: route.send_proxy, own: false };
-        let prefix = if route.send_proxy { haproxy::datagram_header(ends) } else { Vec::new() };
+        let wanted = Wanted { target: &target, ends, send_proxy: false, own: false };
         let ended = match self.ports.dialer.datagrams(wanted).await {
             Ok((datagrams, way)) => {
                 let _counted = self.ports.tally.begin(&target.name, &way.cluster);
-                self.carry(datagrams, &way, &prefix, &mut from_client).await
+                self.carry(datagrams, &way, &mut from_client).await
             }
             Err(error) => Err(io::Error::other(error)),
         };
@@ -107,43 +106,28 @@ impl Session {
         &self,
         datagrams: Datagrams,
         way: &Way,
-        prefix: &[u8],
         from_client: &mut mpsc::Receiver<Bytes>,
     ) -> io::Result<()> {
         match datagrams {
             Datagrams::Direct(endpoint) => {
-                let ended = self.direct(&endpoint, prefix, from_client).await;
+                let ended = self.direct(&endpoint, from_client).await;
                 if ended.is_err() {
                     // The client's next datagram goes elsewhere.
                     self.ports.dialer.is_gone(way);
                 }
                 ended
             }
-            // The other edge tells its endpoints who the client is.
             Datagrams::Tunnel(mut tunnel) => self.tunnel(&mut tunnel, from_client).await,
         }
     }
 
     /// Carries datagrams until there are none for a while.
-    async fn direct(
-        &self,
-        endpoint: &UdpSocket,
-        prefix: &[u8],
-        from_client: &mut mpsc::Receiver<Bytes>,
-    ) -> io::Result<()> {
-        let mut whole = Vec::new();
+    async fn direct(&self, endpoint: &UdpSocket, from_client: &mut mpsc::Receiver<Bytes>) -> io::Result<()> {
         loop {
             tokio::select! {
                 datagram = from_client.recv() => {
                     let Some(datagram) = datagram else { return Ok(()) };
-                    if prefix.is_empty() {
-                        endpoint.send(&datagram).await?;
-                    } else {
-                        whole.clear();
-                        whole.extend_from_slice(prefix);
-                        whole.extend_from_slice(&datagram);
-                        endpoint.send(&whole).await?;
-                    }
+                    endpoint.send(&datagram).await?;
                 }
                 ready = endpoint.readable() => {
                     ready?;
@@ -189,7 +173,6 @@ impl Session {
 pub(crate) async fn carry_frames<IO>(
     tunnel: IO,
     endpoint: &UdpSocket,
-    prefix: &[u8],
     idle: std::time::Duration,
 ) -> io::Result<()>
 where
@@ -200,7 +183,7 @@ where
     loop {
         tokio::select! {
             frame = frames.next(&mut reader) => match frame? {
-                Some(datagram) => { endpoint.send(&[prefix, &datagram].concat()).await?; }
+                Some(datagram) => { endpoint.send(&datagram).await?; }
                 None => return Ok(()),
             },
             ready = endpoint.readable() => {

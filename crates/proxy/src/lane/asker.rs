@@ -6,9 +6,9 @@ use http::HeaderValue;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use super::body::Rest;
-use super::deliver::timed;
 use super::request::line;
 use crate::core::Core;
+use crate::http::patiently;
 
 /// Where the head of an answer is written, as it is read. Nothing is written where that cannot be passed on.
 pub(super) trait Heads {
@@ -71,14 +71,13 @@ impl<S: AsyncWrite + Unpin> Client<'_, S> {
     /// Writes what is there, as long as some of it is taken now and then.
     async fn write(&mut self) -> Option<()> {
         let Self { core, stream, out } = self;
-        let wait = core.shared.config.limits.write_timeout;
         let mut rest = &out[..];
         while !rest.is_empty() {
-            let taken = timed(core, wait, stream.write(rest)).await?.ok()?;
+            let taken = patiently(core, stream.write(rest)).await?.ok()?;
             rest = rest.get(taken..).filter(|_| taken > 0)?;
         }
         // TLS may hold the last bytes back, and nobody knows when more comes.
-        timed(core, wait, stream.flush()).await?.ok()?;
+        patiently(core, stream.flush()).await?.ok()?;
         out.clear();
         Some(())
     }

@@ -350,7 +350,8 @@ impl Trip<'_> {
         }
         let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let Head { keeps, ends, .. } = *head;
-        let exchange = Exchange { stream, active, ticket, meter, status, keeps, ends, why, repeats };
+        let began = ticket.began;
+        let exchange = Exchange { stream, active, began, meter, status, keeps, ends, why, repeats };
         let cluster = plain.local.cluster(choice);
         let Begun { body, surplus, closes } = begun;
         let rest = if body.is_over() {
@@ -361,6 +362,6 @@ impl Trip<'_> {
             let (route, service) = (plan.name.clone(), target.name.clone());
             Some(Box::new(Coming { exchange, body, route, service, cluster }))
         };
-        Delivery { idle: plain.local.service.times.idle, closes, rest }
+        Delivery { idle: plain.local.service.times.idle, closes, rest, ticket }
     }
 }

@@ -5,7 +5,7 @@
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use landfall_plan::choose::Why;
@@ -33,6 +33,8 @@ pub(super) struct Delivery {
     pub(super) closes: bool,
     /// What is still to come.
     pub(super) rest: Option<Box<Coming>>,
+    /// Until its client has all of it.
+    pub(super) ticket: Ticket,
 }
 
 /// What is still to come of an answer.
@@ -49,7 +51,7 @@ pub(super) struct Coming {
 pub(super) struct Exchange {
     pub(super) stream: TcpStream,
     pub(super) active: Active,
-    pub(super) ticket: Ticket,
+    pub(super) began: Instant,
     pub(super) meter: Arc<Meter>,
     pub(super) status: StatusCode,
     /// The endpoint keeps the connection open.
@@ -87,7 +89,7 @@ impl Exchange {
 
     /// Counts it, and writes it down if it is one of those.
     fn tell(&self, core: &Core, whom: &Whom<'_>, broke_off: Option<&str>) {
-        let took = self.ticket.began.elapsed();
+        let took = self.began.elapsed();
         self.meter.ended(self.status, took);
         let log = &core.shared.log;
         if !log.may_take(self.status, broke_off.is_some(), self.repeats) {
@@ -126,7 +128,7 @@ impl Delivery {
         up: &[u8],
         back: &mut Vec<u8>,
     ) -> Outcome {
-        let Self { idle, closes, rest } = self;
+        let Self { idle, closes, rest, ticket: _ticket } = self;
         let answered = if closes { Outcome::Over } else { Outcome::Answered };
         if let Some(coming) = rest
             && !coming.pass(core, conn, idle, asker, up, back).await

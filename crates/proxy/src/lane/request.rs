@@ -220,7 +220,8 @@ pub(super) fn found<'t>(
     }
     let route: &Route = table.find(&host, path)?;
     let Action::Service(target) = &route.action else { return None };
-    let odd = !secure && route.to_https.concerns(&host) || route.plan.proxy_header;
+    let odd =
+        !secure && route.to_https.concerns(&host) || route.plan.proxy_header || route.plan.shuns(handshake);
     if odd || target.service.protocol != BackendProtocol::Http {
         return None;
     }

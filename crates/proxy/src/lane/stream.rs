@@ -17,7 +17,7 @@ use super::chunks::{Payload, TRAILERS_MAX};
 use super::request::{Fate, Plain, fate, found, is_followed, line};
 use super::{HEAD_MAX, Outcome, Scratch};
 use crate::core::Core;
-use crate::http::{Before, Conn, break_off, room, strip_hop};
+use crate::http::{Before, Conn, break_off, send_all, strip_hop};
 use crate::table::Table;
 use crate::trace;
 
@@ -184,10 +184,7 @@ impl Asker for Stream<'_> {
         }
         let to = self.to.as_mut()?;
         if !data.is_empty() {
-            if !room(self.core, to).await {
-                return None;
-            }
-            to.send_data(data, ends).ok()?;
+            send_all(self.core, to, data, ends).await?;
         } else if ends && !with_head {
             to.send_data(data, true).ok()?;
         }

@@ -114,7 +114,7 @@ mod tests {
     use crate::table::Plan;
 
     fn plan(id: u64) -> Plan {
-        Plan { id, name: "shop/cart".into(), hsts: None, proxy_header: false }
+        Plan { id, name: "shop/cart".into(), hsts: None, proxy_header: false, clients: None }
     }
 
     #[test]

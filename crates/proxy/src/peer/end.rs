@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use super::tunnel::refuse;
 use super::wire::{Carries, Order};
 use crate::clients::State;
-use crate::haproxy::{self, Ends};
+use crate::haproxy::Ends;
 use crate::http::{Body, Received};
 use crate::l4::Ports;
 use crate::l4::dial::{Datagrams, Wanted};
@@ -59,13 +59,12 @@ pub(crate) async fn open(
                 Ok((Datagrams::Direct(endpoint), way)) => (endpoint, way),
                 Ok((Datagrams::Tunnel(_), _)) | Err(_) => return refuse("no endpoint can be reached"),
             };
-            let prefix = if order.send_proxy { haproxy::datagram_header(ends) } else { Vec::new() };
             let carries = ports.clone();
             let idle = ports.config.session_idle;
             ports.spawn_until_stop(async move {
                 let _held = held;
                 let Ok(stream) = hyper::upgrade::on(request).await else { return };
-                if let Err(error) = carry_frames(TokioIo::new(stream), &endpoint, &prefix, idle).await {
+                if let Err(error) = carry_frames(TokioIo::new(stream), &endpoint, idle).await {
                     if error.kind() == std::io::ErrorKind::ConnectionRefused {
                         carries.dialer.is_gone(&way);
                     }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::listen::{Bound, Entrance};
 use crate::beside::welcome;
+use crate::config::Limits;
 use crate::core::{Core, Phase, Shared};
 use crate::handover::lead_on;
 use crate::haproxy::Ends;
@@ -74,7 +75,8 @@ async fn watch(core: &Rc<Core>) {
         standby::spare_silent(core);
         let now = *phase.borrow();
         if looks || now > Phase::Serving {
-            core.clients.look(core.ticker.now_ms(), &core.shared.config.limits, now);
+            let limits = Limits { write_timeout: core.patience(), ..core.shared.config.limits.clone() };
+            core.clients.look(core.ticker.now_ms(), &limits, now);
         }
         if tick % SWEEP_TICKS == 0 {
             core.sweep();
@@ -151,11 +153,14 @@ fn enter(core: &Rc<Core>, entrance: Entrance, stream: TcpStream, client: std::ne
         }
         return;
     }
-    core.new_clients.begin(core.ticker.now_ms());
+    let age = core.counts_client();
     let _ = stream.set_nodelay(true);
     let core = core.clone();
     tokio::task::spawn_local(async move {
         welcome(&core, entrance, stream, Ends { client, server: local }).await;
+        if let Some(age) = age {
+            core.new_clients.end(age);
+        }
         core.shared.connections.fetch_sub(1, Ordering::Relaxed);
     });
 }

@@ -423,6 +423,7 @@ fn plan(id: u64, key: &Key, spec: &RoutePlanSpec) -> Plan {
         name: format!("{}/{}", key.0, key.1).into(),
         hsts,
         proxy_header: spec.options.send_proxy_protocol,
+        clients: spec.options.client_authority.as_deref().map(Into::into),
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use landfall_api::landfall::{RedirectAction, RouteService};
 
+use crate::tls::TlsInfo;
 pub(crate) use bucket::{Bucket, Outside};
 use compile::{Changed, Compiler};
 pub(crate) use tables::Tables;
@@ -91,6 +92,16 @@ pub(crate) struct Plan {
     pub(crate) hsts: Option<http::HeaderValue>,
     /// Connections to endpoints begin with a PROXY header.
     pub(crate) proxy_header: bool,
+    /// Requests are taken only from clients for whom an authority of this Secret vouches, whatever name they came in by.
+    pub(crate) clients: Option<Box<str>>,
+}
+
+impl Plan {
+    /// Whether a client may not be led there: it has not shown the certificate that is asked for.
+    pub(crate) fn shuns(&self, handshake: Option<&TlsInfo>) -> bool {
+        let vouched = |secret: &str| handshake.is_some_and(|handshake| handshake.is_vouched_for(secret));
+        self.clients.as_deref().is_some_and(|secret| !vouched(secret))
+    }
 }
 
 /// What becomes of a request. What is rare is in boxes: there are thousands of routes, and most lead to a service.

@@ -257,6 +257,11 @@ impl Tls {
 // === impl TlsInfo ===
 
 impl TlsInfo {
+    /// Whether an authority of this Secret vouches for the client.
+    pub(crate) fn is_vouched_for(&self, secret: &str) -> bool {
+        matches!(&self.manner.clients, Clients::Known(_, known) if **known == *secret)
+    }
+
     fn new(connection: &rustls::ServerConnection, server_name: Option<String>, manner: Manner) -> Self {
         let version = match connection.protocol_version() {
             Some(ProtocolVersion::TLSv1_3) => "1.3",

@@ -42,8 +42,8 @@ pub(crate) enum Clients {
     /// Everybody.
     #[default]
     Anybody,
-    /// Those whom one of these vouches for.
-    Known(Arc<RootCertStore>),
+    /// Those whom one of these vouches for, and the Secret that they are in.
+    Known(Arc<RootCertStore>, Arc<str>),
     /// Nobody: it cannot be told who vouches for clients.
     Nobody,
 }
@@ -59,7 +59,7 @@ impl PartialEq for Manner {
     fn eq(&self, other: &Self) -> bool {
         let same = match (&self.clients, &other.clients) {
             (Clients::Anybody, Clients::Anybody) | (Clients::Nobody, Clients::Nobody) => true,
-            (Clients::Known(one), Clients::Known(two)) => Arc::ptr_eq(one, two),
+            (Clients::Known(one, _), Clients::Known(two, _)) => Arc::ptr_eq(one, two),
             _ => false,
         };
         same && self.oldest == other.oldest
@@ -67,11 +67,19 @@ impl PartialEq for Manner {
 }
 
 impl Manner {
+    /// It is spoken to nobody less strictly than in another way.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.oldest = self.oldest.max(other.oldest);
+        if matches!(self.clients, Clients::Anybody) {
+            self.clients = other.clients.clone();
+        }
+    }
+
     /// Whether somebody who was let in to speak one way may go on in this one.
     pub(crate) fn admits(&self, other: &Self) -> bool {
         let known = match (&self.clients, &other.clients) {
             (Clients::Anybody, _) => true,
-            (Clients::Known(one), Clients::Known(two)) => Arc::ptr_eq(one, two),
+            (Clients::Known(one, _), Clients::Known(two, _)) => Arc::ptr_eq(one, two),
             _ => false,
         };
         known && self.oldest <= other.oldest
@@ -97,7 +105,7 @@ impl Speaking {
             .with_protocol_versions(manner.oldest.versions())?;
         let config = match &manner.clients {
             Clients::Anybody | Clients::Nobody => config.with_no_client_auth(),
-            Clients::Known(roots) => {
+            Clients::Known(roots, _) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
                 let verifier = verifier.build().map_err(|why| rustls::Error::General(why.to_string()))?;
                 config.with_client_cert_verifier(verifier)
@@ -105,7 +113,7 @@ impl Speaking {
         };
         let mut config = config.with_cert_resolver(match manner.clients {
             Clients::Nobody => Arc::new(NoCertificate),
-            Clients::Anybody | Clients::Known(_) => resolver,
+            Clients::Anybody | Clients::Known(..) => resolver,
         });
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         // What is needed to resume travels with the client: nothing is kept here, and all cores know it.
@@ -131,7 +139,7 @@ mod tests {
 
     #[test]
     fn who_may_go_on() {
-        let known = || Clients::Known(Arc::new(RootCertStore::empty()));
+        let known = || Clients::Known(Arc::new(RootCertStore::empty()), "clients".into());
         let (ca, other) = (known(), known());
         let check = |host: (Oldest, &Clients), connection: (Oldest, &Clients), want: bool| {
             let manner = |(oldest, clients): (Oldest, &Clients)| Manner { oldest, clients: clients.clone() };

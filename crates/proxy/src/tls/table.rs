@@ -76,7 +76,8 @@ impl Said {
 }
 
 /// Reads a world. Of two routes that want the same host the older has it; the strictest version that one of them asks for
-/// counts for all, and so does the first authority.
+/// counts for all, and so does the first authority. A name that has a certificate and no routes is led where others are that
+/// nobody names: who shows a certificate for it opens nothing.
 pub(crate) fn read(
     carried: Carried<'_>,
     shelves: &mut Shelves,
@@ -86,8 +87,13 @@ pub(crate) fn read(
     let world = carried.world;
     let mut said = Said::default();
     let (mut secrets, mut authorities) = (BTreeSet::new(), BTreeSet::new());
+    let (mut routed, mut certified) = (BTreeSet::new(), BTreeSet::new());
     for plan in carried.by_age() {
         let mut hosts: BTreeSet<String> = plan.hosts.iter().map(|host| plain(&host.host).into()).collect();
+        if hosts.is_empty() && plan.default_action.is_some() {
+            hosts.insert(String::new());
+        }
+        routed.extend(hosts.iter().cloned());
         for route in &plan.certificates {
             secrets.insert(route.secret.as_str());
             let kept = shelves.shown.take(&route.secret, &world.certificates, provider);
@@ -100,6 +106,7 @@ pub(crate) fn read(
                 show(&mut said.certificates, "", &good.key);
             }
             hosts.extend(named.iter().map(|host| plain(host).into()));
+            certified.extend(named.iter().map(|host| plain(host).into_owned()));
         }
         let authority = plan.options.client_authority.as_deref();
         authorities.extend(authority);
@@ -107,16 +114,13 @@ pub(crate) fn read(
             oldest: Oldest::of(plan.options.min_tls_version.as_deref()),
             clients: authority.map_or(Clients::Anybody, |secret| {
                 let kept = shelves.authorities.take(secret, &world.certificates, provider);
-                kept.good.clone().map_or(Clients::Nobody, Clients::Known)
+                kept.good.clone().map_or(Clients::Nobody, |good| Clients::Known(good, secret.into()))
             }),
         };
         for host in &hosts {
             let known =
                 if host.is_empty() { &mut said.others } else { said.manners.entry(host, Manner::default) };
-            known.oldest = known.oldest.max(manner.oldest);
-            if matches!(known.clients, Clients::Anybody) {
-                known.clients = manner.clients.clone();
-            }
+            known.join(&manner);
         }
         for route in &plan.passthrough {
             let new = Passthrough {
@@ -125,6 +129,12 @@ pub(crate) fn read(
             };
             said.passthrough.entry(&route.host, || Arc::new(new));
         }
+    }
+    // Wildcards come first.
+    for name in certified.difference(&routed).filter(|name| !name.is_empty()) {
+        let above = said.manners.get_wild(name).filter(|_| !name.starts_with("*.")).unwrap_or(&said.others);
+        let above = above.clone();
+        said.manners.entry(name, Manner::default).join(&above);
     }
     shelves.shown.retain(|secret| secrets.contains(secret));
     shelves.authorities.retain(|secret| authorities.contains(secret));
@@ -184,6 +194,7 @@ fn unchanged(one: &RoutePlanSpec, two: &RoutePlanSpec) -> bool {
         && one.passthrough == two.passthrough
         && one.options == two.options
         && one.groups == two.groups
+        && one.default_action.is_some() == two.default_action.is_some()
         && hosts(one) == hosts(two)
 }
 

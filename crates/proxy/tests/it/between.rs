@@ -18,7 +18,7 @@ async fn an_edge_is_not_lost_by_its_endpoints_failures() {
         let answer = pair.post("x").await;
         assert_eq!((answer.status, answer.body.as_str()), (502, "the connection ended before an answer"));
     }
-    assert!(pair.counted().contains("landfall_proxy_ejections_total 0"), "{}", pair.counted());
+    assert!(!pair.counted().contains("landfall_proxy_ejections_total{"), "{}", pair.counted());
     pair.stop().await;
 }
 

@@ -121,6 +121,33 @@ async fn the_next_cluster_takes_over_and_nothing_outside_the_plan() {
     rig.stop().await;
 }
 
+/// The fence of a policy is left by nobody, whatever the plan's order says and whatever dies.
+#[tokio::test]
+async fn no_request_leaves_the_fence() {
+    let far = Backend::at(([127, 94, 7, 2], 80).into(), "far").await;
+    let near = Backend::new("near").await;
+    let mut rig = Rig::with(&[near.address]);
+    let mut fenced = plan(&[(OWN, 0.5, &[]), ("rome", 0.5, &["127.94.7.2"])]);
+    fenced.fence = vec![OWN.to_owned()];
+    rig.world.plans.insert(key("web"), std::sync::Arc::new(fenced.clone()));
+    rig.follow();
+    for _ in 0..20 {
+        assert_eq!(get(rig.address(), "a", "/").await.header("x-backend"), Some("near"));
+    }
+    near.stop().await;
+    for method in ["GET", "POST"] {
+        let head = format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+        let answer = ask(rig.address(), &head).await.unwrap();
+        assert!([502, 503].contains(&answer.status), "{answer:?}");
+    }
+    assert_eq!(far.requests(), 0, "that is outside");
+    fenced.fence.push("rome".to_owned());
+    rig.world.plans.insert(key("web"), std::sync::Arc::new(fenced));
+    rig.follow();
+    assert_eq!(get(rig.address(), "a", "/").await.header("x-backend"), Some("far"));
+    rig.stop().await;
+}
+
 #[tokio::test]
 async fn what_may_not_be_repeated_is_not() {
     let (reset, calls) = reset_backend().await;
@@ -168,7 +195,8 @@ async fn a_reset_before_an_answer_is_invisible_to_a_get() {
     }
     let calls = calls.load(Ordering::Relaxed);
     assert!((1..=10).contains(&calls), "it was left out after {calls} failures");
-    assert!(rig.registry.render().contains("landfall_proxy_ejections_total 1\n"));
+    let told = "landfall_proxy_ejections_total{service=\"shop/web\",cluster=\"paris\"} 1\n";
+    assert!(rig.registry.render().contains(told));
     rig.stop().await;
 }
 

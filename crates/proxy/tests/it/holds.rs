@@ -57,7 +57,8 @@ async fn a_request_that_nobody_takes_is_held_back_until_somebody_does() {
             .enumerate()
     {
         let asking = tokio::spawn(async move { ask(address, request).await.unwrap() });
-        seen(&rig, &format!("landfall_proxy_ejections_total {}\n", round + 1)).await;
+        let told = "landfall_proxy_ejections_total{service=\"shop/web\",cluster=\"paris\"}";
+        seen(&rig, &format!("{told} {}\n", round + 1)).await;
         let back = Backend::at(at, "back").await;
         let answer = asking.await.unwrap();
         assert_eq!((answer.status, answer.header("x-backend")), (200, Some("back")), "{answer:?}");
@@ -262,7 +263,8 @@ async fn no_client_waits_to_find_out_that_an_edge_is_still_silent() {
     // It takes connections, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let pair = crate::link::before(own.address, silent.local_addr().unwrap());
-    while !pair.counted().contains("landfall_proxy_ejections_total 1\n") {
+    let told = "landfall_proxy_ejections_total{service=\"shop/web\",cluster=\"lyon\"} 1\n";
+    while !pair.counted().contains(told) {
         assert_eq!(pair.get().await.header("x-backend"), Some("own"));
     }
     let before = retries(&pair.counted());

@@ -334,6 +334,10 @@ async fn answers_end_as_they_should() {
 async fn a_client_that_takes_nothing_is_let_go() {
     let endpoint = backend::script(|mut stream| async move {
         let head = backend::read_head(&mut stream).await;
+        if head.starts_with("GET /short ") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello").await;
+            return;
+        }
         let body = "x".repeat(if head.starts_with("GET /large ") { 8_000_000 } else { 100_000 });
         let answer = format!(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
@@ -364,6 +368,13 @@ async fn a_client_that_takes_nothing_is_let_go() {
         }
     };
     assert_eq!((taken, ended.reason()), (1000, Some(Reason::CANCEL)));
+    // One of whose answer all is here at once is no other: nothing of it waits until the client is gone.
+    let mut stingy = greet(1).await;
+    let (answer, _) = stingy.send_request(get("/short"), true).unwrap();
+    let mut answer = answer.await.unwrap().into_body();
+    assert_eq!(tokio::time::timeout(LONG, answer.data()).await.unwrap().unwrap().unwrap().len(), 1);
+    let ended = tokio::time::timeout(LONG, answer.data()).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(ended.reason(), Some(Reason::CANCEL));
     // Room for all of it, and for nothing more.
     let mut exact = greet(100_000).await;
     let (answer, _) = exact.send_request(get("/"), true).unwrap();

@@ -12,10 +12,7 @@ use landfall_api::landfall::{
 };
 use landfall_proxy::Config;
 use landfall_runtime::tasks::Tasks;
-use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -127,7 +124,7 @@ async fn the_end_of_a_burst_does_not_wait_for_what_comes_after_it() {
     rig.world.certificates.insert("one".into(), ca.secret(&["one.test"]));
     rig.world.routes.insert(key("one"), route(&["one.test"], "one", RouteOptions::default()));
     rig.follow();
-    let connector = connector(&ca);
+    let connector = ca.connector();
     let take = async |length: usize| {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(64 << 10).unwrap();
@@ -199,14 +196,79 @@ async fn only_clients_with_a_certificate_come_in_where_one_is_asked_for() {
     rig.stop().await;
 }
 
-/// A client that trusts an authority.
-fn connector(ca: &Authority) -> TlsConnector {
-    let mut roots = RootCertStore::empty();
-    roots.add(ca.der.clone()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap();
-    TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+/// A route is for those who show a certificate, whatever name leads there: that of a stranger, of somebody who has a certificate for a
+/// name below the wildcard, or of an open host whose own paths do not match.
+#[tokio::test]
+async fn no_other_name_leads_to_what_wants_a_certificate() {
+    let (ca, clients) = (Authority::new(), Authority::new());
+    let (dir, backend) = (tempfile::tempdir().unwrap(), Backend::new("web").await);
+    let (mut rig, at) = rig(&[backend.address]);
+    let closed = || RouteOptions { client_authority: Some("clients".into()), ..RouteOptions::default() };
+    rig.world.certificates.insert("s".into(), ca.secret(&["*.corp.test", "open.test", "stranger.test"]));
+    rig.world.certificates.insert("own".into(), ca.secret(&["x.corp.test"]));
+    rig.world.certificates.insert("clients".into(), clients.as_secret());
+    rig.world.routes.insert(key("closed"), route(&["*.corp.test"], "s", closed()));
+    let mut open = RoutePlanSpec::clone(&route(&["open.test"], "s", RouteOptions::default()));
+    open.hosts[0].paths[0].path = "/open".to_owned();
+    rig.world.routes.insert(key("open"), Arc::new(open));
+    let squats = RoutePlanSpec {
+        certificates: vec![
+            RouteCertificate { hosts: Vec::new(), secret: "own".into() },
+            RouteCertificate { hosts: vec!["stranger.test".into()], secret: "s".into() },
+        ],
+        ..RoutePlanSpec::default()
+    };
+    rig.world.routes.insert(key("squats"), Arc::new(squats));
+    let action = RouteAction { service: Some(port_of("web")), ..RouteAction::default() };
+    let mut rest = RoutePlanSpec::clone(&route(&["rest.corp.test"], "s", closed()));
+    rest.default_action = Some(Box::new(action.clone()));
+    rig.world.routes.insert(key("rest"), Arc::new(rest));
+    rig.follow();
+    let trust = ca.write(dir.path(), "ca.pem");
+    let (certificate, secret) = clients.sign("alice", &[]);
+    let alice = write(dir.path(), "alice.crt", &certificate);
+    let secret = write(dir.path(), "alice.key", &secret);
+    let status = async |host: &str, path: &str, shows: bool| {
+        let options = ["--cacert", &trust, "-o", "/dev/null", "-w", "%{http_code}", "--request-target", path];
+        let shown = if shows { &["--cert", &alice, "--key", &secret][..] } else { &[] };
+        let (fine, said) = curl(host, at, &[&options[..], shown].concat()).await;
+        if fine { said } else { "refused".to_owned() }
+    };
+    // What it is for.
+    assert_eq!(status("a.corp.test", "/x", true).await, "200");
+    assert_eq!(status("a.corp.test", "/x", false).await, "refused");
+    // Somebody has a certificate for a name below it.
+    assert_eq!(status("x.corp.test", "/x", true).await, "200");
+    assert_eq!(status("x.corp.test", "/x", false).await, "refused");
+    // The default backend is that of a host which wants certificates.
+    assert_eq!(status("rest.corp.test", "/x", true).await, "200");
+    assert_eq!(status("open.test", "/open", false).await, "200");
+    assert_eq!(status("open.test", "/x", false).await, "403");
+    assert_eq!(status("stranger.test", "/x", false).await, "403");
+    for host in ["a.corp.test", "x.corp.test", "open.test", "stranger.test", "rest.corp.test", "anything"] {
+        for method in ["GET", "POST"] {
+            let request = format!("{method} /x HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n\r\n");
+            let answer = ask(rig.address(), &request).await.unwrap();
+            assert_eq!(
+                (answer.status, answer.header("x-backend")),
+                (403, None),
+                "{host} {method}: {answer:?}"
+            );
+        }
+    }
+    // Where there is nothing but the default backend, everybody is asked for one.
+    let rest = RoutePlanSpec {
+        default_action: Some(Box::new(action)),
+        options: closed(),
+        ..RoutePlanSpec::default()
+    };
+    rig.world.routes.insert(key("rest"), Arc::new(rest));
+    rig.follow();
+    assert_eq!(status("stranger.test", "/x", true).await, "200");
+    assert_eq!(status("stranger.test", "/x", false).await, "refused");
+    assert_eq!(status("open.test", "/open", false).await, "200");
+    assert_eq!(status("open.test", "/x", false).await, "403");
+    rig.stop().await;
 }
 
 type Tls = tokio_rustls::client::TlsStream<TcpStream>;
@@ -247,9 +309,9 @@ async fn certificates_change_under_load_and_nobody_notices() {
     let (over, asked, failed) =
         (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let tasks = Tasks::default();
-    let (mut kept, mut shown) = (dial(&connector(&ca), at).await.unwrap(), Vec::new());
+    let (mut kept, mut shown) = (dial(&ca.connector(), at).await.unwrap(), Vec::new());
     for fresh in [true, true, false, false] {
-        let (connector, over, asked, failed) = (connector(&ca), over.clone(), asked.clone(), failed.clone());
+        let (connector, over, asked, failed) = (ca.connector(), over.clone(), asked.clone(), failed.clone());
         tasks.spawn(async move {
             let mut open = dial(&connector, at).await.unwrap();
             while !over.load(Ordering::Relaxed) {
@@ -279,7 +341,7 @@ async fn certificates_change_under_load_and_nobody_notices() {
             tokio::task::yield_now().await;
         }
         if change % 20 == 0 {
-            let stream = dial(&connector(&ca), at).await.unwrap();
+            let stream = dial(&ca.connector(), at).await.unwrap();
             shown.push(stream.get_ref().1.peer_certificates().unwrap()[0].to_vec());
         }
     }
@@ -295,18 +357,10 @@ async fn certificates_change_under_load_and_nobody_notices() {
 #[tokio::test]
 async fn what_is_passed_through_is_between_client_and_endpoint() {
     let (edge, own, dir) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
-    let (chain, key_pem) = own.sign("endpoint", &["raw.test"]);
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap).collect();
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).unwrap())
-        .unwrap();
+    let acceptor = own.acceptor("raw.test");
     let (listener, tasks) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Tasks::default());
     let (mut rig, at) = rig(&[listener.local_addr().unwrap()]);
     tasks.spawn_until_stop(async move {
-        let acceptor = TlsAcceptor::from(Arc::new(config));
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             let mut room = [0; 1024];
@@ -333,14 +387,7 @@ async fn what_is_passed_through_is_between_client_and_endpoint() {
 #[tokio::test]
 async fn endpoints_that_speak_https_are_spoken_to_so() {
     let own = Authority::new();
-    let (chain, key_pem) = own.sign("endpoint", &["whatever.test"]);
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap).collect();
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).unwrap())
-        .unwrap();
+    let config = own.server("whatever.test");
     for (protocols, want) in [(&[][..], "http/1.1"), (&[b"h2".to_vec()][..], "h2")] {
         let (listener, tasks) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Tasks::default());
         let (mut rig, _) = rig(&[listener.local_addr().unwrap()]);

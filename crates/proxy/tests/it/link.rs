@@ -20,9 +20,9 @@ use landfall_proxy::{Config, Limits, Proxy, World};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpStream};
 
-use crate::ports::{call, dial, echo, free_port, ports, route, talk, udp_echo};
+use crate::ports::{dial, free_port, ports, route, talk};
 use crate::support::backend::{Backend, nobody, read_head, script};
 use crate::support::certs::Authority;
 use crate::support::raw::{Answer, Client, ask, get};
@@ -30,11 +30,11 @@ use crate::support::relay::relay;
 use crate::support::{key, plan, port_of};
 
 /// One edge.
-struct Edge {
+pub(crate) struct Edge {
     name: &'static str,
-    proxy: Proxy,
+    pub(crate) proxy: Proxy,
     registry: Registry,
-    world: World,
+    pub(crate) world: World,
     tasks: Tasks,
 }
 
@@ -44,6 +44,10 @@ impl Edge {
     }
 
     fn with(name: &'static str, cluster: &str, limits: Limits) -> Self {
+        Self::configured(name, cluster, Config { limits, ..Config::default() })
+    }
+
+    fn configured(name: &'static str, cluster: &str, config: Config) -> Self {
         let (registry, tasks) = (Registry::default(), Tasks::default());
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let config = Config {
@@ -55,8 +59,7 @@ impl Edge {
             drain: Duration::ZERO,
             l4: ports(),
             handover: Duration::ZERO,
-            limits,
-            ..Config::default()
+            ..config
         };
         let proxy = Proxy::start(config, &registry, &tasks).unwrap();
         Self { name, proxy, registry, world: World::default(), tasks }
@@ -67,10 +70,10 @@ impl Edge {
     }
 
     fn peer(&self) -> String {
-        self.proxy.addresses()[1].to_string()
+        self.proxy.addresses().last().unwrap().to_string()
     }
 
-    fn follow(&self) {
+    pub(crate) fn follow(&self) {
         self.proxy.follow(&self.world);
     }
 }
@@ -78,8 +81,8 @@ impl Edge {
 /// Two members with an edge each. What comes in at `paris` is for `lyon`.
 pub(crate) struct Pair {
     hub: Authority,
-    paris: Edge,
-    lyon: Edge,
+    pub(crate) paris: Edge,
+    pub(crate) lyon: Edge,
 }
 
 impl Pair {
@@ -88,8 +91,10 @@ impl Pair {
         Self::with(service, endpoints, Limits::default())
     }
 
-    fn with(service: RouteService, endpoints: &[SocketAddr], limits: Limits) -> Self {
-        let (hub, paris) = (Authority::new(), Edge::new("paris-1", "paris"));
+    pub(crate) fn with(service: RouteService, endpoints: &[SocketAddr], limits: Limits) -> Self {
+        let https = vec![([127, 0, 0, 1], 0).into()];
+        let paris = Edge::configured("paris-1", "paris", Config { https, ..Config::default() });
+        let hub = Authority::new();
         let lyon = Edge::with("lyon-1", "lyon", limits);
         let mut this = Self { hub, paris, lyon };
         let action = landfall_api::landfall::RouteAction { service: Some(service), ..Default::default() };
@@ -327,70 +332,6 @@ async fn a_websocket_goes_through_two_edges() {
         client.0.read_exact(&mut room).await.unwrap();
         assert_eq!(&room, word);
     }
-    pair.stop().await;
-}
-
-#[tokio::test]
-async fn streams_and_datagrams_go_through_two_edges() {
-    let (tasks, tcp, udp) = (Tasks::default(), free_port().await, free_port().await);
-    let mut pair = Pair::new(port_of("web"), &[echo("lyon ").await]);
-    let datagrams = RouteService { port: 53, port_name: "dns".into(), ..port_of("web") };
-    let endpoints = BTreeMap::from([
-        ("web".to_owned(), vec![echo("lyon ").await]),
-        ("dns".to_owned(), vec![udp_echo(&tasks).await]),
-    ]);
-    pair.lyon.world.endpoints.insert(key("web"), Arc::new(endpoints));
-    pair.paris.world.routes.insert(key("tcp"), route(tcp, "TCP", port_of("web"), RouteOptions::default()));
-    pair.paris.world.routes.insert(key("udp"), route(udp, "UDP", datagrams.clone(), RouteOptions::default()));
-    let mut plan = (**pair.lyon.world.plans.get(&key("web")).expect("its plan")).clone();
-    let port = |name: &str, port: i32, protocol: &str| PlanPort {
-        name: name.into(),
-        port,
-        protocol: protocol.into(),
-        ..PlanPort::default()
-    };
-    plan.ports = vec![port("web", 80, "TCP"), port("dns", 53, "UDP")];
-    pair.lyon.world.plans.insert(key("web"), Arc::new(plan));
-    pair.lyon.follow();
-    pair.paris.follow();
-    for word in ["one", "two"] {
-        assert_eq!(talk(dial(tcp).await, word).await, format!("lyon {word}"));
-    }
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let first = call(&socket, udp, "hello").await;
-    assert!(first.ends_with(" hello"), "{first}");
-    let from = first.split_once(' ').unwrap().0;
-    assert_eq!(call(&socket, udp, "again").await, format!("{from} again"));
-    // The edge where clients come in tells of them; the other does not.
-    let telling = async {
-        loop {
-            let told = pair.paris.proxy.report();
-            assert!(told.iter().all(|one| one.service == "shop/web" && one.cluster == "lyon"), "{told:?}");
-            // The client of datagrams is there until it has been silent for a while.
-            if told.iter().any(|one| one.load.concurrency == Some(1.0)) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), telling).await.expect("it is told of");
-    assert_eq!(pair.lyon.proxy.report(), []);
-    pair.stop().await;
-    tasks.join().await;
-}
-
-#[tokio::test]
-async fn a_tunnel_that_is_silent_outlives_an_idle_connection() {
-    let limits = Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() };
-    let (mut pair, tcp) = (Pair::with(port_of("web"), &[echo("lyon ").await], limits), free_port().await);
-    pair.paris.world.routes.insert(key("tcp"), route(tcp, "TCP", port_of("web"), RouteOptions::default()));
-    pair.paris.follow();
-    let mut stream = dial(tcp).await;
-    let mut greeting = [0; 5];
-    stream.read_exact(&mut greeting).await.unwrap();
-    // A request leaves a connection behind that becomes idle: when that is closed, so would the tunnel's be.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(talk(stream, "still").await, "still");
     pair.stop().await;
 }
 

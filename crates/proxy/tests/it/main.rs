@@ -28,3 +28,4 @@ mod slow;
 mod streams;
 mod support;
 mod table;
+mod tunnels;

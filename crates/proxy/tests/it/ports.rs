@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use crate::support::backend::{Backend, nobody, script};
 use crate::support::raw::ask;
-use crate::support::{Rig, key, port_of};
+use crate::support::{OWN, Rig, key, plan, port_of};
 
 /// However slow the machine is, nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -240,6 +240,38 @@ async fn datagrams_go_elsewhere_when_their_endpoint_is_gone() {
     tasks.join().await;
 }
 
+#[tokio::test]
+async fn no_stream_and_no_datagram_leaves_the_fence() {
+    let (tasks, tcp, udp, mut rig) = (Tasks::default(), free_port().await, free_port().await, rig(ports()));
+    let outside = TcpListener::bind("127.94.7.3:80").await.unwrap();
+    let loud = UdpSocket::bind("127.94.7.3:80").await.unwrap();
+    for (name, port, protocol) in [("echo", tcp, "TCP"), ("loud", udp, "UDP")] {
+        rig.serve(name, &[nobody().await], |_| {});
+        let mut fenced = plan(&[(OWN, 0.5, &[]), ("rome", 0.5, &["127.94.7.3"])]);
+        fenced.fence = vec![OWN.to_owned()];
+        rig.world.plans.insert(key(name), Arc::new(fenced));
+        rig.world.routes.insert(key(name), route(port, protocol, port_of(name), RouteOptions::default()));
+    }
+    rig.follow();
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for _ in 0..10 {
+        assert_eq!(talk(dial(tcp).await, "word").await, "");
+        client.send_to(b"word", ("127.0.0.1", udp)).await.unwrap();
+    }
+    // Inside there is somebody: what was kept for the other would be there by now.
+    rig.serve("echo", &[echo("one ").await], |_| {});
+    rig.serve("loud", &[udp_echo(&tasks).await], |_| {});
+    rig.follow();
+    assert_eq!(talk(dial(tcp).await, "word").await, "one word");
+    let next = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    assert!(call(&next, udp, "word").await.ends_with(" word"));
+    assert!(loud.try_recv(&mut [0; 16]).is_err(), "a datagram has left");
+    let came = tokio::time::timeout(Duration::ZERO, outside.accept()).await;
+    assert!(came.is_err(), "a stream has left: {came:?}");
+    rig.stop().await;
+    tasks.join().await;
+}
+
 /// HTTP of Ingresses and a Service of type LoadBalancer on the same port: each has an address of its own.
 #[tokio::test]
 async fn a_service_may_have_the_port_of_http_on_another_address() {
@@ -343,7 +375,9 @@ async fn only_clients_of_its_source_ranges_reach_a_port() {
             ..RouteOptions::default()
         };
         rig.world.routes.insert(key("echo"), route(tcp, "TCP", port_of("echo"), options()));
-        rig.world.routes.insert(key("loud"), route(udp, "UDP", port_of("loud"), options()));
+        // Datagrams bear no header, of which few programs know.
+        let told = RouteOptions { send_proxy_protocol: true, ..options() };
+        rig.world.routes.insert(key("loud"), route(udp, "UDP", port_of("loud"), told));
         rig.follow();
         let said = talk(dial(tcp).await, "word").await;
         assert_eq!(said, if served { "one word" } else { "" }, "{ranges:?}");

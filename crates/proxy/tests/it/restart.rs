@@ -1,15 +1,26 @@
 //! One edge takes over from another at the same address, and nobody is refused.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use landfall_api::landfall::{RouteCertificate, RouteMatch, RouteOptions, RoutePlanSpec};
 use landfall_proxy::{Config, Proxy};
 use landfall_runtime::metrics::Registry;
 use landfall_runtime::tasks::Tasks;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
-use crate::support::Rig;
+use crate::ports::{dial, echo, free_port, ports, route, talk};
 use crate::support::backend::Backend;
+use crate::support::certs::Authority;
 use crate::support::raw::Client;
+use crate::support::{Rig, key, port_of};
+
+/// A host over TLS.
+const HOST: &str = "one.test";
 
 fn start(at: std::net::SocketAddr, tasks: &Tasks) -> Proxy {
     let config = Config {
@@ -54,10 +65,10 @@ async fn a_restart_refuses_nobody() {
     let (at, world) = (rig.address(), rig.world.clone());
     let over = Arc::new(AtomicBool::new(false));
     let (asked, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let clients = Tasks::default();
+    let mut clients = Vec::new();
     for at_once in [false, false, true, true] {
         let (over, asked, refused) = (over.clone(), asked.clone(), refused.clone());
-        clients.spawn(async move {
+        clients.push(tokio::spawn(async move {
             let mut kept = None;
             while !over.load(Ordering::Relaxed) {
                 match tokio::net::TcpStream::connect(at).await {
@@ -70,11 +81,12 @@ async fn a_restart_refuses_nobody() {
                 get_on(&mut kept, at).await;
                 asked.fetch_add(1, Ordering::Relaxed);
             }
-        });
+        }));
     }
     let some_more = async || {
         let before = asked.load(Ordering::Relaxed);
         while asked.load(Ordering::Relaxed) < before + 50 {
+            assert!(!clients.iter().any(JoinHandle::is_finished), "a client has given up");
             tokio::task::yield_now().await;
         }
     };
@@ -86,9 +98,79 @@ async fn a_restart_refuses_nobody() {
     rig.stop().await;
     some_more().await;
     over.store(true, Ordering::Relaxed);
-    clients.join().await;
+    for client in clients {
+        client.await.unwrap();
+    }
     assert_eq!(refused.load(Ordering::Relaxed), 0, "of {}", asked.load(Ordering::Relaxed));
     assert_eq!(next.addresses(), [at]);
+    tasks.join().await;
+}
+
+/// Streams of a Service's port, and clients over TLS.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_refuses_no_stream_and_nobody_over_tls() {
+    let (authority, port) = (Authority::new(), free_port().await);
+    let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let with_ports = |https| Config { https: vec![https], l4: ports(), threads: 1, ..Config::default() };
+    let mut rig = Rig::handing_over_with(with_ports(any));
+    let backend = Backend::new("web").await;
+    rig.serve("web", &[backend.address], |_| {});
+    rig.serve("echo", &[echo("one ").await], |_| {});
+    rig.route("web", "", "/", RouteMatch::Prefix, "web");
+    let mut shown = RoutePlanSpec::clone(&rig.world.routes[&key("web")]);
+    shown.certificates = vec![RouteCertificate { hosts: vec![HOST.to_owned()], secret: "s".to_owned() }];
+    rig.world.routes.insert(key("web"), Arc::new(shown));
+    rig.world.routes.insert(key("echo"), route(port, "TCP", port_of("echo"), RouteOptions::default()));
+    rig.world.certificates.insert("s".into(), authority.secret(&[HOST]));
+    rig.follow();
+    drop(dial(port).await);
+    let (https, world) = (rig.proxy.addresses()[1], rig.world.clone());
+    let over = Arc::new(AtomicBool::new(false));
+    let rounds: [Arc<AtomicUsize>; 2] = Default::default();
+    let (stop, count) = (over.clone(), rounds[0].clone());
+    let streams = tokio::spawn(async move {
+        while !stop.load(Ordering::Relaxed) {
+            let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("nobody is refused");
+            assert_eq!(talk(stream, "word").await, "one word");
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (stop, count, tls) = (over.clone(), rounds[1].clone(), authority.connector());
+    let secured = tokio::spawn(async move {
+        while !stop.load(Ordering::Relaxed) {
+            let stream = TcpStream::connect(https).await.expect("nobody is refused");
+            let name = ServerName::try_from(HOST).unwrap();
+            let mut stream = tls.connect(name, stream).await.expect("a handshake");
+            stream.write_all(b"GET / HTTP/1.1\r\nhost: one.test\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let some_more = async || {
+        let before = rounds.each_ref().map(|count| count.load(Ordering::Relaxed));
+        while rounds.iter().zip(before).any(|(count, before)| count.load(Ordering::Relaxed) < before + 30) {
+            assert!(!streams.is_finished() && !secured.is_finished(), "a client has given up");
+            tokio::task::yield_now().await;
+        }
+    };
+    some_more().await;
+    let tasks = Tasks::default();
+    let config = Config {
+        edge: "paris-1".to_owned(),
+        cluster: crate::support::OWN.to_owned(),
+        http: vec![rig.address()],
+        ..with_ports(https)
+    };
+    let next = Proxy::start(config, &Registry::default(), &tasks).unwrap();
+    next.follow(&world);
+    some_more().await;
+    rig.stop().await;
+    some_more().await;
+    over.store(true, Ordering::Relaxed);
+    streams.await.unwrap();
+    secured.await.unwrap();
     tasks.join().await;
 }
 

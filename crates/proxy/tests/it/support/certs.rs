@@ -9,6 +9,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair,
 };
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// An authority.
 pub(crate) struct Authority {
@@ -67,6 +72,33 @@ impl Authority {
             key_pem: key.serialize_pem().into_bytes(),
             authority_pem: self.pem.clone().into_bytes(),
         }
+    }
+
+    /// A client that trusts it.
+    pub(crate) fn connector(&self) -> TlsConnector {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+    }
+
+    /// A server that shows a certificate for a host.
+    pub(crate) fn acceptor(&self, host: &str) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::new(self.server(host)))
+    }
+
+    /// The same, as it is configured.
+    pub(crate) fn server(&self, host: &str) -> ServerConfig {
+        let (chain, key_pem) = self.sign("endpoint", &[host]);
+        let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap).collect();
+        ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).unwrap())
+            .unwrap()
     }
 
     /// Writes the authority where a program can read it.

@@ -60,7 +60,11 @@ impl Rig {
 
     /// The same, with another that takes over from it.
     pub(crate) fn handing_over(endpoints: &[SocketAddr]) -> Self {
-        Self::start(Config { threads: 2, ..Config::default() }).leading_to(endpoints)
+        Self::handing_over_with(Config { threads: 2, ..Config::default() }).leading_to(endpoints)
+    }
+
+    pub(crate) fn handing_over_with(config: Config) -> Self {
+        Self::start(config)
     }
 
     fn leading_to(self, endpoints: &[SocketAddr]) -> Self {
