@@ -5,6 +5,7 @@ use http::Uri;
 use landfall_api::landfall::{RoutePlan, RoutePlanSpec};
 use landfall_plan::records::places::Place;
 use landfall_plan::routes::explain::{Request, Stand, explain, find};
+use landfall_plan::routes::path::normal_path;
 
 use super::options::HttpOptions;
 use super::plans::{self, Plans, federation, stand};
@@ -71,7 +72,7 @@ fn said(
     Ok(explain(&request, found.as_ref(), plan, &stand, without).to_string())
 }
 
-/// Whether it is over TLS, the host and the path of a URL; one without a scheme is plain HTTP.
+/// Whether it is over TLS, the host and the path of a URL, as edges read them; one without a scheme is plain HTTP.
 fn split(url: &str) -> Result<(bool, String, String)> {
     let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let uri: Uri = whole.parse().with_context(|| format!("{url:?} is no URL"))?;
@@ -80,12 +81,16 @@ fn split(url: &str) -> Result<(bool, String, String)> {
         Some("http") => false,
         _ => bail!("{url:?} is neither http nor https"),
     };
-    let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+    let host = uri.host().unwrap_or_default();
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     if host.is_empty() {
         bail!("{url:?} has no host");
     }
     let path = if uri.path().is_empty() { "/" } else { uri.path() };
-    Ok((secure, host, path.to_owned()))
+    let Ok(normal) = normal_path(path) else {
+        bail!("the path {path:?} can be read in two ways: edges answer 400");
+    };
+    Ok((secure, host, normal.unwrap_or_else(|| path.to_owned())))
 }
 
 #[cfg(test)]
@@ -133,6 +138,8 @@ mod tests {
             ("http://shop.example.com/", None, "west  100 %  Spread: x"),
             ("http://shop.example.com/", None, "from a client of whom nothing is known"),
             ("http://other.example.com/", None, "no route matches"),
+            ("http://shop.example.com./", None, "Spread: x"),
+            ("http://shop.example.com/a/..//%62?c", None, "http://shop.example.com/b from"),
         ] {
             let said = said(&plans, &routes, url, from, None).unwrap();
             assert!(said.contains(expected), "{url} from {from:?}: {said}");
@@ -142,6 +149,7 @@ mod tests {
         for (url, from, without, wrong) in [
             ("ftp://x/", None, None, "neither http nor https"),
             ("http://", None, None, "is no URL"),
+            ("http://shop.example.com/a%2f..", None, None, "edges answer 400"),
             ("shop.example.com", Some("nowhere"), None, "there are the clusters east, west"),
             ("shop.example.com", None, Some("nowhere"), "there is no cluster"),
         ] {

@@ -50,7 +50,7 @@ pub fn find<'a>(plans: &'a [(String, RoutePlanSpec)], request: &Request<'_>) -> 
         let all = plans
             .iter()
             .flat_map(|(namespace, plan)| plan.hosts.iter().map(move |host| (namespace, plan, host)));
-        let all = all.filter(|(.., host)| host.host == wanted);
+        let all = all.filter(|(.., host)| host.host.eq_ignore_ascii_case(wanted));
         all.flat_map(|(namespace, plan, host)| {
             host.paths.iter().map(move |path| (namespace, plan, host, path))
         })

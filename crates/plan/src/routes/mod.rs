@@ -8,6 +8,7 @@
 //!   claims of all others ────────────────────┴─► claims   of two that want the same, the older has it
 //!   MultiClusterService ─► derive   the federated Service that it stands for
 //!   RoutePlans, a TrafficPlan, a request ─► explain   one request in words
+//!   a request's path ─► path     the one form in which it is matched
 //! ```
 //!
 //! Nothing is refused as a whole: what cannot be carried is answered with 503 and told as a condition, the rest goes on.
@@ -22,6 +23,7 @@ mod ingress;
 mod lasting;
 mod options;
 mod origin;
+pub mod path;
 #[cfg(test)]
 mod tests;
 

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use landfall_api::landfall::{FixedResponseAction, PlanPort, RoutePath, TrafficPlanSpec};
+use landfall_plan::routes::explain::{Request, find};
 
 use super::*;
 
@@ -45,8 +46,15 @@ fn answer(compiler: &Compiler, host: &str, path: &str) -> String {
     }
 }
 
+/// The same as it is explained to users.
+fn explained(plans: &[(String, RoutePlanSpec)], host: &str, path: &str) -> String {
+    let found = find(plans, &Request { secure: false, host, path });
+    let fixed = found.and_then(|found| found.action.fixed_response.clone());
+    fixed.and_then(|fixed| fixed.body).unwrap_or_default()
+}
+
 #[test]
-fn the_most_particular_route_is_taken() {
+fn the_most_particular_route_is_taken_and_told() {
     let mut compiler = compiler();
     let mut world = World::default();
     let paths = [
@@ -60,6 +68,7 @@ fn the_most_particular_route_is_taken() {
     ];
     world.routes.insert(key("one"), plan(1, &paths));
     compiler.follow(&world, 0);
+    let plans = [("shop".to_owned(), (*plan(1, &paths)).clone())];
     for (host, path, want) in [
         ("a.example.com", "/", "root"),
         ("a.example.com", "/x", "root"),
@@ -79,6 +88,7 @@ fn the_most_particular_route_is_taken() {
         ("elsewhere", "/x", ""),
     ] {
         assert_eq!(answer(&compiler, host, path), want, "{host}{path}");
+        assert_eq!(explained(&plans, host, path), want, "{host}{path}");
     }
 }
 
@@ -208,4 +218,27 @@ fn what_other_edges_name_outlives_the_route_to_it() {
     world.plans.remove(&key("web"));
     compiler.follow(&world, 0);
     assert!(!compiler.knows(&port("web")));
+}
+
+/// What `docs/one-address.md` says of a policy that says nothing.
+#[test]
+fn without_a_policy_the_usual_holds() {
+    let (mut compiler, mut world) = (compiler(), World::default());
+    let ports = vec![PlanPort { port: 80, ..PlanPort::default() }];
+    world.plans.insert(key("web"), Arc::new(TrafficPlanSpec { ports, ..TrafficPlanSpec::default() }));
+    let service =
+        RouteService { namespace: "shop".to_owned(), name: "web".to_owned(), port: 80, ..Default::default() };
+    let action = RouteAction { service: Some(service.clone()), ..RouteAction::default() };
+    let path = RoutePath { path: "/".to_owned(), compare: RouteMatch::Prefix, action };
+    let hosts = vec![RouteHost { host: "h".to_owned(), paths: vec![path] }];
+    world.routes.insert(key("one"), Arc::new(RoutePlanSpec { hosts, ..RoutePlanSpec::default() }));
+    compiler.follow(&world, 0);
+    let service = compiler.table.target(&service).unwrap().service();
+    let (times, outlier) = (service.times, service.outlier);
+    let seconds = |time: std::time::Duration| time.as_secs();
+    assert_eq!((seconds(times.connect), seconds(times.first_byte), times.whole), (1, 60, None));
+    assert_eq!((seconds(times.idle), seconds(times.upgraded_idle)), (300, 3600));
+    assert_eq!((service.retries, service.retry_percent), (2, 20));
+    assert_eq!((outlier.failures, seconds(outlier.out), outlier.percent, outlier.slower), (5, 30, 50, None));
+    assert_eq!((service.concurrency, service.cluster_concurrency), (None, None));
 }
