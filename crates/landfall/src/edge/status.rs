@@ -23,8 +23,8 @@ const TARGET_BYTES: usize = 3;
 const GROUP_BYTES: usize = 100;
 /// So many problems are told of at most.
 const PROBLEMS_MAX: usize = 10;
-/// So many services are told of at most, those that carry most: it is told every second.
-const SERVICES_MAX: usize = 1_000;
+/// So many loads are told of at most, of those services that carry most: it is told every second.
+const LOADS_MAX: usize = 1_000;
 
 /// What is told.
 pub(crate) struct Report<'a> {
@@ -48,18 +48,49 @@ pub(crate) fn alive(now_ms: i64) -> Value {
 }
 
 /// Adds what the edge carries: the services that carry most, and all together.
-pub(crate) fn carrying(mut told: Value, mut services: Vec<ServiceLoad>) -> Value {
-    let rate = |load: &ServiceLoad| load.load.requests_per_second.unwrap_or(0.0);
+pub(crate) fn carrying(mut told: Value, services: Vec<ServiceLoad>) -> Value {
     let sum = |of: fn(&Load) -> Option<f64>| services.iter().filter_map(|one| of(&one.load)).sum::<f64>();
-    let (requests, concurrency) = (sum(|load| load.requests_per_second), sum(|load| load.concurrency));
-    services.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.service.cmp(&b.service)));
-    services.truncate(SERVICES_MAX);
-    services.sort_by(|a, b| (&a.service, &a.cluster).cmp(&(&b.service, &b.cluster)));
     // Beside what else may be told of the load.
-    told["status"]["load"]["requestsPerSecond"] = json!(rounded(requests));
-    told["status"]["load"]["concurrency"] = json!(rounded(concurrency));
+    told["status"]["load"]["requestsPerSecond"] = json!(rounded(sum(|load| load.requests_per_second)));
+    told["status"]["load"]["concurrency"] = json!(rounded(sum(|load| load.concurrency)));
+    let (services, untold) = busiest(services);
     told["status"]["services"] = json!(services);
+    // A merge patch takes away what is null.
+    told["status"]["servicesUntold"] = json!((untold > 0).then_some(untold));
     told
+}
+
+/// The services that carry most, each as a whole, and how many are left out that carry something.
+fn busiest(loads: Vec<ServiceLoad>) -> (Vec<ServiceLoad>, usize) {
+    let mut services: BTreeMap<String, Vec<ServiceLoad>> = BTreeMap::new();
+    for mut one in loads {
+        for number in [
+            &mut one.load.requests_per_second,
+            &mut one.load.errors_per_second,
+            &mut one.load.concurrency,
+            &mut one.load.latency_ms,
+        ] {
+            *number = number.map(rounded);
+        }
+        services.entry(one.service.clone()).or_default().push(one);
+    }
+    let rate = |loads: &Vec<ServiceLoad>| {
+        loads.iter().filter_map(|one| one.load.requests_per_second).fold(0.0, |sum: f64, rate| sum + rate)
+    };
+    let mut services: Vec<(f64, Vec<ServiceLoad>)> =
+        services.into_values().map(|loads| (rate(&loads), loads)).collect();
+    // Those that carry as much stay in the order of their names.
+    services.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let (mut told, mut untold) = (Vec::new(), 0);
+    for (rate, mut loads) in services {
+        if told.len() + loads.len() <= LOADS_MAX && untold == 0 {
+            told.append(&mut loads);
+        } else if rate > 0.0 {
+            untold += 1;
+        }
+    }
+    told.sort_by(|a, b| (&a.service, &a.cluster).cmp(&(&b.service, &b.cluster)));
+    (told, untold)
 }
 
 /// Adds what the edge uses of its machine. What it carries is told more often, and stays as it is.
@@ -244,6 +275,37 @@ mod tests {
                 "latencyMs": 1.23}])
         );
         assert_eq!(told["status"]["roundTrips"], json!([{"cluster": "b", "milliseconds": 12.35}]));
+    }
+
+    #[test]
+    fn what_carries_most_is_told_and_that_there_is_more() {
+        let load = |service: usize, cluster: &str, rate: f64| ServiceLoad {
+            service: format!("shop/{service:04}"),
+            cluster: cluster.to_owned(),
+            load: Load { requests_per_second: Some(rate), concurrency: Some(1.0 / 3.0), ..Load::default() },
+        };
+        let of = |many: usize| -> Vec<ServiceLoad> {
+            let rate = |at: usize| f64::from(u32::try_from(at % 700).unwrap());
+            (0..many).flat_map(|at| [load(at, "a", rate(at)), load(at, "b", 0.001)]).collect()
+        };
+        let told = carrying(alive(0), of(2));
+        assert_eq!(
+            told["status"]["services"][2],
+            json!({"service": "shop/0001", "cluster": "a", "load": {"requestsPerSecond": 1.0, "concurrency": 0.33}})
+        );
+        assert_eq!(told["status"]["servicesUntold"], Value::Null);
+        assert_eq!(told["status"]["load"]["requestsPerSecond"], 1.0);
+
+        let told = carrying(alive(0), of(1_400));
+        let status: EdgeStatus = serde_json::from_value(told["status"].clone()).unwrap();
+        assert_eq!((status.services.len(), status.services_untold), (LOADS_MAX, Some(898)));
+        assert_eq!(status.load.unwrap().requests_per_second, Some(489_301.4));
+        // Each is whole, and carries no less than whatever is left out.
+        for pair in status.services.chunks(2) {
+            assert_eq!((&pair[0].service, pair[0].cluster.as_str()), (&pair[1].service, "a"));
+            assert!(pair[0].load.requests_per_second >= Some(450.0), "{pair:?}");
+        }
+        assert!(told.to_string().len() < 150_000, "{}", told.to_string().len());
     }
 
     /// Ten thousand services in three clusters, and six edges of which five vote: all of it fits into one object.

@@ -93,6 +93,25 @@ struct Carried {
     told_used: f64,
 }
 
+impl Carried {
+    /// It carries so much at most; whether that is clearly less than before.
+    fn shrink(&mut self, most: f64) -> bool {
+        let total: f64 = self.to.iter().map(|(_, load)| rate(load)).sum();
+        if total <= most {
+            return false;
+        }
+        for (_, load) in &mut self.to {
+            load.requests_per_second = load.requests_per_second.map(|rate| rate * most / total);
+            load.concurrency = load.concurrency.map(|busy| busy * most / total);
+        }
+        let news = unlike(self.told, most);
+        if news {
+            self.told = most;
+        }
+        news
+    }
+}
+
 /// What is different after an edge was heard.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
@@ -135,7 +154,7 @@ impl Edges {
         let mut inner = self.inner.lock();
         let Some(edge) = edge else {
             let targets = inner.ballots.set(name, &[]);
-            let services = inner.carry(name, &[]);
+            let services = inner.carry(name, &[], false);
             let groups =
                 inner.known.remove(name).is_some_and(|known| known.spec.ingress_replica_set.is_some());
             return News { roster: inner.refresh(), targets, services, groups };
@@ -152,6 +171,11 @@ impl Edges {
         let retired = before.is_some_and(|before| before.retired) && !alive;
         let (was_silent, silent) = before.map_or((false, false), |one| (one.silent, one.silent && !spoke));
         let mut carried: Vec<String> = status.services.iter().map(|load| load.service.clone()).collect();
+        let cut = status.services_untold.is_some_and(|untold| untold > 0);
+        if cut {
+            carried.extend(before.into_iter().flat_map(|before| before.services.iter().cloned()));
+            carried.sort();
+        }
         carried.dedup();
         let trips = status.round_trips.clone();
         let groups =
@@ -171,7 +195,7 @@ impl Edges {
             trips,
             services: carried,
         };
-        let services = inner.carry(name, &status.services);
+        let services = inner.carry(name, &status.services, cut);
         inner.known.insert(name.to_owned(), known);
         let targets = inner.ballots.set(name, &status.all_votes());
         let roster = inner.refresh();
@@ -377,17 +401,24 @@ impl Inner {
         news
     }
 
-    /// Takes over what an edge carries; gives the services for which that is clearly different.
-    fn carry(&mut self, edge: &str, loads: &[ServiceLoad]) -> Vec<String> {
+    /// Takes over what an edge carries; gives the services for which that is clearly different. Where not all is told, those that are
+    /// left out carry what they did, but not more than whoever is told of.
+    fn carry(&mut self, edge: &str, loads: &[ServiceLoad], cut: bool) -> Vec<String> {
         let mut now: BTreeMap<&str, Vec<(String, Load)>> = BTreeMap::new();
         for load in loads {
             now.entry(&load.service).or_default().push((load.cluster.clone(), load.load.clone()));
         }
+        let total = |to: &Vec<(String, Load)>| to.iter().map(|(_, load)| rate(load)).sum::<f64>();
+        let least = now.values().map(total).fold(f64::INFINITY, f64::min);
         let before = self.known.get(edge).map(|known| known.services.clone()).unwrap_or_default();
         let gone = before.iter().filter(|service| !now.contains_key(service.as_str()));
         let mut news: Vec<String> = Vec::new();
         for service in gone {
             let Some(edges) = self.loads.get_mut(service) else { continue };
+            if let Some(carried) = edges.get_mut(edge).filter(|_| cut) {
+                news.extend(carried.shrink(least).then(|| service.clone()));
+                continue;
+            }
             if edges.remove(edge).is_some_and(|carried| unlike(carried.told, 0.0)) {
                 news.push(service.clone());
             }
@@ -398,7 +429,7 @@ impl Inner {
         for (service, to) in now {
             let carried =
                 self.loads.entry(service.to_owned()).or_default().entry(edge.to_owned()).or_default();
-            let total = to.iter().map(|(_, load)| rate(load)).sum();
+            let total = total(&to);
             let used = to.iter().filter_map(|(_, load)| load.utilization).fold(0.0, f64::max) * 100.0;
             if unlike(carried.told, total) || (used - carried.told_used).abs() > USED_BAND {
                 (carried.told, carried.told_used) = (total, used);
@@ -487,6 +518,36 @@ mod tests {
         assert_eq!((demand.from.get("a"), demand.to["b"].requests_per_second), (Some(&130.0), Some(130.0)));
         edges.hear("x", None, None, now);
         assert!(edges.demand("shop/web").from.is_empty());
+    }
+
+    /// An edge tells of those that carry most; nobody takes the others for idle.
+    #[test]
+    fn what_is_left_out_carries_what_it_did_at_most() {
+        let edges = Edges::default();
+        let now = landfall_runtime::clock::instant();
+        edges.set_members(["a".to_owned()].into());
+        let told = |beat: u32, rates: &[(&str, f64)], untold: Option<i64>| {
+            let mut edge = edge("a", beat, true, 0.0);
+            let status = edge.status.as_mut().expect("a status");
+            let load = |rate| Load { requests_per_second: Some(rate), ..Load::default() };
+            let one = |(service, rate): &(&str, f64)| ServiceLoad {
+                service: format!("shop/{service}"),
+                cluster: "b".into(),
+                load: load(*rate),
+            };
+            status.services = rates.iter().map(one).collect();
+            status.services_untold = untold;
+            edges.hear("x", Some(&edge), None, now).services
+        };
+        let rate = |service: &str| edges.demand(&format!("shop/{service}")).from.get("a").copied();
+        told(1, &[("big", 300.0), ("web", 100.0)], None);
+        assert!(told(2, &[("big", 300.0)], Some(1)).is_empty());
+        assert_eq!((rate("big"), rate("web")), (Some(300.0), Some(100.0)));
+        assert_eq!(told(3, &[("big", 40.0)], Some(1)), ["shop/web", "shop/big"]);
+        assert_eq!((rate("big"), rate("web")), (Some(40.0), Some(40.0)));
+        // It is still known when all is told again.
+        assert_eq!(told(4, &[("big", 40.0)], None), ["shop/web"]);
+        assert_eq!((rate("big"), rate("web")), (Some(40.0), None));
     }
 
     #[test]
