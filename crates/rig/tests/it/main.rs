@@ -19,5 +19,6 @@ mod losses;
 #[path = "../../../../tests/members/run.rs"]
 mod members;
 mod names;
+mod secure;
 mod streams;
 mod support;

@@ -10,6 +10,7 @@ use crate::carries;
 use crate::classes::Classes;
 use crate::divided;
 use crate::federated::{Federation, HUB, MEMBERS, becomes, manifest};
+use crate::secure;
 use crate::streams;
 use crate::support::{eventually, run, try_kubectl, turn};
 
@@ -43,6 +44,7 @@ fn pods_and_others_ask_edges_for_names() {
     carries::ports_of_services(&names);
     carries::the_walkthrough(&names);
     streams::go_through_two_clusters(&names);
+    secure::clients_come_over_tls(&names);
     let (drill, classes) = (carries::Drill::begin(&names), Classes::begin(&names));
     a_dead_cluster_is_left_out(&names, carries::NEAR, &classes);
     drill.end(&names);

@@ -91,7 +91,7 @@ fn unfit() -> Option<String> {
 
 /// Says loudly that a test is skipped; fails instead when the environment says that nothing may be.
 #[expect(clippy::disallowed_methods, reason = "what must not be skipped is the environment's to say")]
-fn skip(test: &str, why: &str) {
+pub(crate) fn skip(test: &str, why: &str) {
     let required = std::env::var("LANDFALL_REQUIRE").unwrap_or_default();
     let all = required.split(',').any(|name| name == "1" || name == "rig");
     assert!(!all, "rig, {test}: {why}, and LANDFALL_REQUIRE asks for it");

@@ -39,16 +39,30 @@ fn silent_ms(edge: &Process) -> u64 {
     serde_json::from_str::<Value>(&plans).unwrap_or_default()["hubSilentMs"].as_u64().unwrap_or(0)
 }
 
-/// Where its admin port says that requests for a host go: the first cluster, and how many ways there are to each, in order.
-fn leads(edge: &Process, host: &str) -> (String, Vec<usize>) {
+/// The clusters of a host's service, as its admin port tells them.
+fn service(edge: &Process, host: &str) -> Vec<Value> {
     let table = get(&at(edge, "admin"), "/routes").unwrap_or_default();
     let table: Value = serde_json::from_str(&table).unwrap_or_default();
     let of = |list: &Value| list.as_array().cloned().unwrap_or_default();
     let route = of(&table["hosts"]).into_iter().find(|one| one["host"] == host).unwrap_or_default();
     let to = &route["paths"][0]["to"]["service"];
     let service = of(&table["services"]).into_iter().find(|one| one["service"] == *to).unwrap_or_default();
-    let first = service["clusters"][0]["cluster"].as_str().unwrap_or_default().to_owned();
-    (first, of(&service["clusters"]).iter().map(|cluster| of(&cluster["endpoints"]).len()).collect())
+    of(&service["clusters"])
+}
+
+/// Where its admin port says that requests for a host go: the first cluster, and how many ways there are to each, in order.
+fn leads(edge: &Process, host: &str) -> (String, Vec<usize>) {
+    let ways = |cluster: &Value| cluster["endpoints"].as_array().map_or(0, Vec::len);
+    let first = leads_to(edge, host).into_iter().next().unwrap_or_default();
+    (first, service(edge, host).iter().map(ways).collect())
+}
+
+/// Where its admin port says that they go, in order.
+fn leads_to(edge: &Process, host: &str) -> Vec<String> {
+    service(edge, host)
+        .into_iter()
+        .filter_map(|cluster| cluster["cluster"].as_str().map(str::to_owned))
+        .collect()
 }
 
 #[test]
@@ -95,6 +109,13 @@ fn requests_are_carried_without_the_hub_and_after_a_restart_without_it() {
         answers(&clients, "eu-west");
     }
     assert!(before.lines().all(|pod| !pods().contains(pod)), "all of them are others");
+    assert!(silent_ms(&own) > 0, "the hub was away all the time");
+    // When they are all gone, the nearest of the others answers through its edge; and when that dies, the last.
+    let order = leads_to(&own, HOST);
+    playground.kubectl_ok("--context eu-west scale deployment web --replicas=0");
+    answers(&clients, &order[1]);
+    playground.fault(&["kill", &order[1]]);
+    answers(&clients, &order[2]);
     assert!(silent_ms(&own) > 0, "the hub was away all the time");
     content(clients);
 

@@ -68,7 +68,9 @@ fn metrics_and_explanations_tell_what_clients_see() {
     let count = metric(&metrics, "landfall_proxy_request_duration_seconds_count", &route);
     assert!(count >= answered, "{metrics}");
     assert!(metric(&metrics, "landfall_proxy_request_duration_seconds_sum", &route) > 0.0, "{metrics}");
-    for name in ["ejections_total", "shed_total", "refused_total", "connections_refused_total"] {
+    // Nobody was left out.
+    assert!(metrics.contains("# TYPE landfall_proxy_ejections_total counter\n"), "{metrics}");
+    for name in ["shed_total", "refused_total", "connections_refused_total"] {
         assert!(metrics.contains(&format!("\nlandfall_proxy_{name} ")), "{name}: {metrics}");
     }
     for name in ["retries_total", "overflow_total", "broken_total"] {
