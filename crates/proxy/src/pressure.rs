@@ -17,8 +17,8 @@ const HIGH: u64 = 85;
 const FULL: u64 = 93;
 /// So many are a few, over all threads.
 const FEW: usize = 64;
-/// How long is waited for clients that take nothing.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long is waited for clients that take nothing. A client may divide what it can take among many streams, each of which has its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What began before this, and the time before it, is not new any more.
 const NEW_MS: u64 = 10_000;
 

@@ -80,7 +80,7 @@ pub struct EdgeStatus {
     /// What it carries, by service and member.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceLoad>,
-    /// So many services are left out of these, which carry less than those that are told of.
+    /// So many services are left out of these this time: they carry what they did, and are told of in turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub services_untold: Option<i64>,
     /// What it thinks of the endpoints it probes.

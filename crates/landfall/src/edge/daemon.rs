@@ -127,24 +127,22 @@ fn vault(config: &Config) -> Option<Vault> {
 
 fn announce(edge: &Edge) {
     let config = &edge.core.config;
-    say(&format!("Landfall edge {} of {} is ready.", config.name, config.cluster));
-    say(&format!("  hub    {}", config.trust.url));
-    say(&format!("  data   {}", config.data_dir.display()));
-    for at in edge.dns() {
-        say(&format!("  names  {at}"));
-    }
+    let mut lines = vec![
+        format!("Landfall edge {} of {} is ready.", config.name, config.cluster),
+        format!("  hub    {}", config.trust.url),
+        format!("  data   {}", config.data_dir.display()),
+    ];
+    lines.extend(edge.dns().iter().map(|at| format!("  names  {at}")));
     let carriage = [
         ("http", config.carriage.http.len()),
         ("https", config.carriage.https.len()),
         ("peers", config.carriage.peer.len()),
     ];
     let entrances = carriage.iter().flat_map(|(name, count)| std::iter::repeat_n(name, *count));
-    for (name, at) in entrances.zip(edge.core.carrier.addresses()) {
-        say(&format!("  {name:<6} {at}"));
-    }
-    if let Some(at) = edge.admin() {
-        say(&format!("  admin  http://{at}/plans"));
-    }
+    lines.extend(entrances.zip(edge.core.carrier.addresses()).map(|(name, at)| format!("  {name:<6} {at}")));
+    lines.extend(edge.admin().map(|at| format!("  admin  http://{at}/plans")));
+    // At once: whoever waits for the first line reads the others, too.
+    say(&lines.join("\n"));
 }
 
 /// What follows from what was typed.

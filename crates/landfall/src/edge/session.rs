@@ -23,7 +23,7 @@ use super::book::{Key, Page};
 use super::core::Core;
 use super::identity::{self, Claim, Door, Identity};
 use super::reach::Place;
-use super::status;
+use super::status::{self, LoadsTold};
 use super::vips::Changes;
 
 /// How often the edge says that it is alive.
@@ -190,6 +190,7 @@ async fn heartbeat(core: &Core, edges: &Api<DynamicObject>) -> Ended {
     let mut vips = core.vips.changes();
     let (mut whole_due, mut answered) = (Instant::now(), Instant::now());
     let (mut carried, mut carrying_due) = (false, Instant::now());
+    let mut loads = LoadsTold::default();
     loop {
         let whole = changes.has_changed().unwrap_or(false) || Instant::now() >= whole_due;
         changes.mark_unchanged();
@@ -200,7 +201,7 @@ async fn heartbeat(core: &Core, edges: &Api<DynamicObject>) -> Ended {
             // That there is nothing any more is told once.
             let carries = !services.is_empty();
             if carries || carried {
-                told = status::carrying(told, services);
+                told = status::carrying(told, services, &mut loads);
             }
             carried = carries;
         }

@@ -1,7 +1,8 @@
 //! What this edge says of itself at the hub: its `Edge` object's status, whole or only that it is alive.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
@@ -23,8 +24,10 @@ const TARGET_BYTES: usize = 3;
 const GROUP_BYTES: usize = 100;
 /// So many problems are told of at most.
 const PROBLEMS_MAX: usize = 10;
-/// So many loads are told of at most, of those services that carry most: it is told every second.
+/// So many loads are told of at most: it is told every second. Where there are more, those come first of which the hub knows least well,
+/// and so many are kept for the others, one after the other.
 const LOADS_MAX: usize = 1_000;
+const LOADS_IN_TURN: usize = 100;
 
 /// What is told.
 pub(crate) struct Report<'a> {
@@ -47,50 +50,85 @@ pub(crate) fn alive(now_ms: i64) -> Value {
     json!({"status": {"heartbeatTime": micro_time(now_ms)}})
 }
 
-/// Adds what the edge carries: the services that carry most, and all together.
-pub(crate) fn carrying(mut told: Value, services: Vec<ServiceLoad>) -> Value {
+/// What the hub was told of loads.
+#[derive(Debug, Default)]
+pub(crate) struct LoadsTold {
+    /// The rates of services, while not all of them find room.
+    rates: BTreeMap<String, f64>,
+    /// The last service that had its turn.
+    last: String,
+}
+
+/// Adds what the edge carries: by service, and all together.
+pub(crate) fn carrying(mut told: Value, services: Vec<ServiceLoad>, before: &mut LoadsTold) -> Value {
     let sum = |of: fn(&Load) -> Option<f64>| services.iter().filter_map(|one| of(&one.load)).sum::<f64>();
     // Beside what else may be told of the load.
     told["status"]["load"]["requestsPerSecond"] = json!(rounded(sum(|load| load.requests_per_second)));
     told["status"]["load"]["concurrency"] = json!(rounded(sum(|load| load.concurrency)));
-    let (services, untold) = busiest(services);
+    let (services, untold) = before.choose(services);
     told["status"]["services"] = json!(services);
     // A merge patch takes away what is null.
     told["status"]["servicesUntold"] = json!((untold > 0).then_some(untold));
     told
 }
 
-/// The services that carry most, each as a whole, and how many are left out that carry something.
-fn busiest(loads: Vec<ServiceLoad>) -> (Vec<ServiceLoad>, usize) {
-    let mut services: BTreeMap<String, Vec<ServiceLoad>> = BTreeMap::new();
-    for mut one in loads {
-        for number in [
-            &mut one.load.requests_per_second,
-            &mut one.load.errors_per_second,
-            &mut one.load.concurrency,
-            &mut one.load.latency_ms,
-        ] {
-            *number = number.map(rounded);
+impl LoadsTold {
+    /// What is told this time, each service as a whole, and how many are left out.
+    fn choose(&mut self, mut loads: Vec<ServiceLoad>) -> (Vec<ServiceLoad>, usize) {
+        for one in &mut loads {
+            let load = &mut one.load;
+            let all = [&mut load.requests_per_second, &mut load.errors_per_second, &mut load.concurrency];
+            all.into_iter().chain([&mut load.latency_ms]).for_each(|number| *number = number.map(rounded));
         }
-        services.entry(one.service.clone()).or_default().push(one);
-    }
-    let rate = |loads: &Vec<ServiceLoad>| {
-        loads.iter().filter_map(|one| one.load.requests_per_second).fold(0.0, |sum: f64, rate| sum + rate)
-    };
-    let mut services: Vec<(f64, Vec<ServiceLoad>)> =
-        services.into_values().map(|loads| (rate(&loads), loads)).collect();
-    // Those that carry as much stay in the order of their names.
-    services.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let (mut told, mut untold) = (Vec::new(), 0);
-    for (rate, mut loads) in services {
-        if told.len() + loads.len() <= LOADS_MAX && untold == 0 {
-            told.append(&mut loads);
-        } else if rate > 0.0 {
-            untold += 1;
+        if loads.len() <= LOADS_MAX {
+            *self = Self::default();
+            return (loads, 0);
         }
+        let mut services: BTreeMap<String, (f64, Vec<ServiceLoad>)> = BTreeMap::new();
+        for one in loads {
+            let (rate, loads) = services.entry(one.service.clone()).or_default();
+            *rate += one.load.requests_per_second.unwrap_or(0.0);
+            loads.push(one);
+        }
+        self.rates.retain(|service, _| services.contains_key(service));
+        let news = |(service, (rate, _)): &(&String, &(f64, Vec<ServiceLoad>))| {
+            (*rate - self.rates.get(*service).unwrap_or(&0.0)).abs()
+        };
+        let mut by_news: Vec<_> = services.iter().collect();
+        by_news.sort_by(|a, b| news(b).total_cmp(&news(a)));
+        let mut chosen: BTreeSet<String> = BTreeSet::new();
+        let mut count = 0;
+        let mut takes = |service: &String, loads: usize, most: usize| {
+            let fits = count + loads <= most && !chosen.contains(service);
+            if fits {
+                count += loads;
+                chosen.insert(service.clone());
+            }
+            fits
+        };
+        for (service, (_, loads)) in by_news {
+            if !takes(service, loads.len(), LOADS_MAX - LOADS_IN_TURN) {
+                break;
+            }
+        }
+        let after = services.range::<String, _>((Bound::Excluded(&self.last), Bound::Unbounded));
+        let mut last = self.last.clone();
+        for (service, (_, loads)) in after.chain(services.range::<String, _>(..=&self.last)) {
+            if takes(service, loads.len(), LOADS_MAX) {
+                last.clone_from(service);
+            }
+        }
+        self.last = last;
+        let untold = services.len() - chosen.len();
+        let mut told = Vec::with_capacity(LOADS_MAX);
+        for (service, (rate, mut loads)) in services {
+            if chosen.contains(&service) {
+                self.rates.insert(service, rate);
+                told.append(&mut loads);
+            }
+        }
+        (told, untold)
     }
-    told.sort_by(|a, b| (&a.service, &a.cluster).cmp(&(&b.service, &b.cluster)));
-    (told, untold)
 }
 
 /// Adds what the edge uses of its machine. What it carries is told more often, and stays as it is.
@@ -277,35 +315,59 @@ mod tests {
         assert_eq!(told["status"]["roundTrips"], json!([{"cluster": "b", "milliseconds": 12.35}]));
     }
 
-    #[test]
-    fn what_carries_most_is_told_and_that_there_is_more() {
-        let load = |service: usize, cluster: &str, rate: f64| ServiceLoad {
+    fn load(service: usize, cluster: &str, rate: f64) -> ServiceLoad {
+        ServiceLoad {
             service: format!("shop/{service:04}"),
             cluster: cluster.to_owned(),
             load: Load { requests_per_second: Some(rate), concurrency: Some(1.0 / 3.0), ..Load::default() },
-        };
-        let of = |many: usize| -> Vec<ServiceLoad> {
-            let rate = |at: usize| f64::from(u32::try_from(at % 700).unwrap());
-            (0..many).flat_map(|at| [load(at, "a", rate(at)), load(at, "b", 0.001)]).collect()
-        };
-        let told = carrying(alive(0), of(2));
-        assert_eq!(
-            told["status"]["services"][2],
-            json!({"service": "shop/0001", "cluster": "a", "load": {"requestsPerSecond": 1.0, "concurrency": 0.33}})
-        );
-        assert_eq!(told["status"]["servicesUntold"], Value::Null);
-        assert_eq!(told["status"]["load"]["requestsPerSecond"], 1.0);
-
-        let told = carrying(alive(0), of(1_400));
-        let status: EdgeStatus = serde_json::from_value(told["status"].clone()).unwrap();
-        assert_eq!((status.services.len(), status.services_untold), (LOADS_MAX, Some(898)));
-        assert_eq!(status.load.unwrap().requests_per_second, Some(489_301.4));
-        // Each is whole, and carries no less than whatever is left out.
-        for pair in status.services.chunks(2) {
-            assert_eq!((&pair[0].service, pair[0].cluster.as_str()), (&pair[1].service, "a"));
-            assert!(pair[0].load.requests_per_second >= Some(450.0), "{pair:?}");
         }
-        assert!(told.to_string().len() < 150_000, "{}", told.to_string().len());
+    }
+
+    #[test]
+    fn loads_are_told_whole_where_there_is_room() {
+        let loads = vec![load(0, "a", 0.0), load(1, "a", 1.0 / 3.0), load(1, "b", 2.0)];
+        let told = carrying(alive(0), loads, &mut LoadsTold::default());
+        assert_eq!(
+            told["status"]["services"][1],
+            json!({"service": "shop/0001", "cluster": "a", "load": {"requestsPerSecond": 0.33, "concurrency": 0.33}})
+        );
+        assert_eq!(told["status"]["services"].as_array().unwrap().len(), 3);
+        assert_eq!(told["status"]["servicesUntold"], Value::Null);
+        assert_eq!(told["status"]["load"]["requestsPerSecond"], 2.33);
+    }
+
+    /// Where there is not, what has changed comes first, and each has its turn.
+    #[test]
+    fn of_many_loads_none_is_never_told() {
+        let mut before = LoadsTold::default();
+        let mut rates: Vec<f64> = (0..1_400).map(f64::from).collect();
+        let mut tell = |rates: &[f64]| -> EdgeStatus {
+            let loads =
+                rates.iter().enumerate().flat_map(|(at, rate)| [load(at, "a", *rate), load(at, "b", 0.0)]);
+            let told = carrying(alive(0), loads.collect(), &mut before);
+            assert!(told.to_string().len() < 150_000, "{}", told.to_string().len());
+            serde_json::from_value(told["status"].clone()).unwrap()
+        };
+        let named = |status: &EdgeStatus| {
+            let whole = status.services.chunks(2).map(|pair| {
+                assert_eq!((&pair[0].service, pair[0].cluster.as_str()), (&pair[1].service, "a"));
+                (pair[0].service.clone(), pair[0].load.requests_per_second.unwrap())
+            });
+            whole.collect::<BTreeMap<_, _>>()
+        };
+        let first = tell(&rates);
+        assert_eq!((first.services.len(), first.services_untold), (LOADS_MAX, Some(900)));
+        let busiest = named(&first);
+        assert!((950..1_400).all(|at| busiest.contains_key(&format!("shop/{at:04}"))));
+        // One after the other, though nothing changes.
+        let mut heard = busiest;
+        for _ in 0..(1_400 * 2 / LOADS_IN_TURN) {
+            heard.extend(named(&tell(&rates)));
+        }
+        assert_eq!(heard.len(), 1_400);
+        // Whoever falls silent is told of at once.
+        rates[1_399] = 0.0;
+        assert_eq!(named(&tell(&rates)).get("shop/1399"), Some(&0.0));
     }
 
     /// Ten thousand services in three clusters, and six edges of which five vote: all of it fits into one object.

@@ -120,7 +120,7 @@ fn status(port: u16, path: &str) -> Option<String> {
 }
 
 #[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -199,7 +199,7 @@ fn an_edge_from_its_token_to_its_end() {
 }
 
 /// An HTTP server that says the same to everybody, for as long as the test runs.
-fn server() -> u16 {
+pub(crate) fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -216,7 +216,7 @@ fn server() -> u16 {
 }
 
 /// What an edge was told before it lost the hub: everything leads to a service of its own member.
-fn write_plans(directory: &Path, port: u16) {
+pub(crate) fn write_plans(directory: &Path, port: u16) {
     let service = json!({"namespace": "default", "name": "web", "port": port});
     let plans = json!({
         "federation": {"name": "f"},
@@ -235,10 +235,15 @@ fn write_plans(directory: &Path, port: u16) {
 
 /// An edge without a hub that carries HTTP, once it lets clients in.
 fn carrying(directory: &Path, name: &str, http: u16, admin: u16) -> Process {
+    carrying_with(directory, name, http, admin, &[])
+}
+
+/// The same, which is told more.
+pub(crate) fn carrying_with(directory: &Path, name: &str, http: u16, admin: u16, more: &[&str]) -> Process {
     let mut command = landfall(&["edge", "--name", "a-1", "--cluster", "a", "--hub", "https://127.0.0.1:1"]);
     command.arg("--data-dir").arg(directory.join("edge"));
     command.args(["--http-listen", &format!("127.0.0.1:{http}"), "--shutdown-delay", "2s"]);
-    command.args(["--admin-listen", &format!("127.0.0.1:{admin}")]);
+    command.args(["--admin-listen", &format!("127.0.0.1:{admin}")]).args(more);
     let mut process = Process::start(name, &mut command, directory);
     process.wait_for("open", |process| process.output().contains("clients are let in").then_some(()));
     process

@@ -5,6 +5,7 @@
 mod clusters;
 mod compare;
 mod echo;
+mod edge_options;
 mod edges;
 mod faults;
 mod federation;

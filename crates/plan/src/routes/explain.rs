@@ -39,6 +39,8 @@ pub struct Found<'a> {
     pub at: Option<(&'a str, &'a RoutePath)>,
     /// What becomes of the request.
     pub action: &'a RouteAction,
+    /// Clients must show a certificate: it wants one, or others want one of all who come for that host.
+    pub guarded: bool,
 }
 
 /// Finds the route of a request as edges do: the host itself, else a wildcard one label above, else every host; of its paths
@@ -60,10 +62,33 @@ pub fn find<'a>(plans: &'a [(String, RoutePlanSpec)], request: &Request<'_>) -> 
     let matching = paths.into_iter().filter(|(.., path)| matches(path, request.path));
     let best = matching.max_by_key(|(.., path)| (path.compare == RouteMatch::Exact, path.path.len()));
     if let Some((namespace, plan, host, path)) = best {
-        return Some(Found { namespace, plan, at: Some((&host.host, path)), action: &path.action });
+        let guarded = is_guarded(plans, plan, request.host);
+        return Some(Found { namespace, plan, at: Some((&host.host, path)), action: &path.action, guarded });
     }
     let (namespace, plan) = plans.iter().find(|(_, plan)| plan.default_action.is_some())?;
-    Some(Found { namespace, plan, at: None, action: plan.default_action.as_deref()? })
+    let guarded = is_guarded(plans, plan, request.host);
+    Some(Found { namespace, plan, at: None, action: plan.default_action.as_deref()?, guarded })
+}
+
+/// Whether a plan asks clients for certificates, or any that speaks for its host: by its name, else by its wildcard, else for all others.
+fn is_guarded(plans: &[(String, RoutePlanSpec)], own: &RoutePlanSpec, host: &str) -> bool {
+    let names = |plan: &RoutePlanSpec, wanted: &str| {
+        let certified = plan.certificates.iter().flat_map(|one| &one.hosts);
+        plan.hosts
+            .iter()
+            .map(|host| &host.host)
+            .chain(certified)
+            .any(|name| name.eq_ignore_ascii_case(wanted))
+    };
+    let asks = |plan: &RoutePlanSpec| plan.options.client_authority.is_some();
+    let wildcard = host.split_once('.').map(|(_, domain)| format!("*.{domain}"));
+    let known = [Some(host), wildcard.as_deref()].into_iter().flatten();
+    let known = known.into_iter().find(|name| plans.iter().any(|(_, plan)| names(plan, name)));
+    let speaks = |plan: &RoutePlanSpec| match known {
+        Some(name) => names(plan, name),
+        None => plan.default_action.is_some() || names(plan, ""),
+    };
+    asks(own) || plans.iter().any(|(_, plan)| asks(plan) && speaks(plan))
 }
 
 /// Whether a path matches, by whole elements.
@@ -115,6 +140,13 @@ pub fn explain(
     } else if found.plan.options.redirect_to_https && certificate.is_some() {
         said.add(1, format!("redirected to https://{}{}", request.host, request.path));
         return said;
+    }
+    if found.guarded {
+        if !request.secure {
+            said.add(1, "answered with 403: clients must show a certificate, over HTTPS");
+            return said;
+        }
+        said.add(0, "clients must show a certificate");
     }
     said.action(found.action);
     if let Some(service) = &found.action.service {
@@ -227,6 +259,7 @@ impl Display for Explanation {
 
 #[cfg(test)]
 mod tests {
+    use landfall_api::landfall::RouteOptions;
     use serde_json::json;
 
     use super::*;
@@ -301,5 +334,26 @@ without east
                 .ends_with("without south\n  nothing changes: it takes none of these requests\n")
         );
         assert!(said(false, None).ends_with("redirected to https://a.example.com/cart\n"));
+        let mut guarded = plans.clone();
+        (guarded[0].1.options.client_authority, guarded[0].1.options.redirect_to_https) =
+            (Some("ca".into()), false);
+        let asked = |secure: bool| {
+            let request = Request { secure, host: "a.example.com", path: "/cart" };
+            explain(&request, find(&guarded, &request).as_ref(), Some(&plan), &stand, None).to_string()
+        };
+        assert!(
+            asked(true).contains("certificate shop.tls\nclients must show a certificate\nservice shop/web")
+        );
+        assert!(asked(false).ends_with("answered with 403: clients must show a certificate, over HTTPS\n"));
+        // Another route of the host wants it of all who come there.
+        let open = RoutePlanSpec { options: RouteOptions::default(), ..guarded[0].1.clone() };
+        guarded[0].1.hosts[0].paths.truncate(1);
+        guarded[0].1.hosts[0].paths[0].path = "/admin".to_owned();
+        guarded.insert(0, ("shop".to_owned(), open));
+        guarded[1].1.default_action = None;
+        for (host, expected) in [("a.example.com", true), ("b.example.com", true), ("c.example.org", false)] {
+            let found = find(&guarded, &Request { secure: true, host, path: "/cart" }).expect("a route");
+            assert_eq!(found.guarded, expected, "{host}");
+        }
     }
 }

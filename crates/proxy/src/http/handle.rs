@@ -24,6 +24,8 @@ use crate::table::{Action, Plan, Route};
 
 /// So many times a request may have come by an edge: it goes in a circle.
 const EDGES_MAX: usize = 4;
+/// What a client is told that came in by a name for which less is asked.
+const OWN_CONNECTION: &str = "that host wants a connection of its own";
 /// What an edge is told that was shut out.
 const STRANGER: &str = "that is no edge of this federation";
 
@@ -128,8 +130,7 @@ async fn serve(
     let tls = &ticket.core.shared.beside.tls;
     let handshake = ticket.conn.info.tls.as_ref().and_then(|tls| tls.handshake.as_ref());
     if handshake.is_some_and(|handshake| !tls.admits(handshake, &asked.host)) {
-        let why = "that host wants a connection of its own";
-        return own::no(&ticket, &parts, StatusCode::MISDIRECTED_REQUEST, why);
+        return elsewhere(own::no(&ticket, &parts, StatusCode::MISDIRECTED_REQUEST, OWN_CONNECTION), &parts);
     }
     let shows_none = handshake.is_none() && !tls.is_open(&asked.host);
     let table = ticket.core.table();
@@ -143,15 +144,20 @@ async fn serve(
         own::count(&ticket, &parts, &route.plan, None, answer.status());
         answer
     } else if shows_none || route.plan.shuns(handshake) {
+        let asks = |secret: &str| tls.asks_for(&asked.host, secret);
         let (status, why) = match handshake {
             None => (StatusCode::FORBIDDEN, "that host wants HTTPS and a certificate of the client"),
-            Some(handshake) if handshake.server_name.as_deref() == Some(&*asked.host) => {
+            // It came before it was asked, or by another name.
+            Some(_) if route.plan.clients.as_deref().is_some_and(asks) => {
+                (StatusCode::MISDIRECTED_REQUEST, OWN_CONNECTION)
+            }
+            Some(_) => {
                 (StatusCode::FORBIDDEN, "that route wants a certificate that this host does not ask for")
             }
-            Some(_) => (StatusCode::MISDIRECTED_REQUEST, "that route wants a connection of its own"),
         };
         own::count(&ticket, &parts, &route.plan, Some(why), status);
-        answer::told(status, &format!("{why}\n"))
+        let answer = answer::told(status, &format!("{why}\n"));
+        if status == StatusCode::MISDIRECTED_REQUEST { elsewhere(answer, &parts) } else { answer }
     } else {
         act(ticket, route, parts, body, upgrade).await
     };
@@ -161,16 +167,21 @@ async fn serve(
     answer
 }
 
+/// A client that may be answered over another connection does not keep this one, where it has one request at a time.
+fn elsewhere(mut answer: Response<Body>, parts: &Parts) -> Response<Body> {
+    if parts.version <= Version::HTTP_11 {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
+}
+
 /// There is no room for it.
 fn shed(ticket: &Ticket, parts: &Parts) -> Response<Body> {
     ticket.core.shared.meters.rare.shed.inc();
     let why = "there is no room for more requests";
-    let mut answer = not_here(ticket, parts, StatusCode::SERVICE_UNAVAILABLE, why);
+    let answer = not_here(ticket, parts, StatusCode::SERVICE_UNAVAILABLE, why);
     // A connection that the lane has left takes more memory than one that has not come yet.
-    if ticket.core.lacks_memory(0) && parts.version <= Version::HTTP_11 {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    answer
+    if ticket.core.lacks_memory(0) { elsewhere(answer, parts) } else { answer }
 }
 
 fn refuse(ticket: &Ticket, parts: &Parts, refusal: Refusal) -> Response<Body> {

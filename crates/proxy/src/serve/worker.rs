@@ -12,7 +12,6 @@ use tokio::sync::watch;
 
 use super::listen::{Bound, Entrance};
 use crate::beside::welcome;
-use crate::config::Limits;
 use crate::core::{Core, Phase, Shared};
 use crate::handover::lead_on;
 use crate::haproxy::Ends;
@@ -75,8 +74,7 @@ async fn watch(core: &Rc<Core>) {
         standby::spare_silent(core);
         let now = *phase.borrow();
         if looks || now > Phase::Serving {
-            let limits = Limits { write_timeout: core.patience(), ..core.shared.config.limits.clone() };
-            core.clients.look(core.ticker.now_ms(), &limits, now);
+            core.clients.look(core.ticker.now_ms(), &core.shared.config.limits, now);
         }
         if tick % SWEEP_TICKS == 0 {
             core.sweep();

@@ -184,6 +184,13 @@ impl Tls {
         !table.said.guards_some || matches!(clients(), Clients::Anybody)
     }
 
+    /// Whether clients who come for a host now are asked for what an authority of this Secret vouches for.
+    pub(crate) fn asks_for(&self, host: &str, secret: &str) -> bool {
+        let table = self.table.load();
+        let clients = &table.said.manner(Some(&names::plain(host))).clients;
+        matches!(clients, Clients::Known(_, known) if **known == *secret)
+    }
+
     /// Begins to speak with a client.
     pub async fn accept<IO>(&self, io: IO) -> Result<Incoming<IO>, Refused>
     where

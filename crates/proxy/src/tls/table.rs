@@ -90,7 +90,7 @@ pub(crate) fn read(
     let (mut routed, mut certified) = (BTreeSet::new(), BTreeSet::new());
     for plan in carried.by_age() {
         let mut hosts: BTreeSet<String> = plan.hosts.iter().map(|host| plain(&host.host).into()).collect();
-        if hosts.is_empty() && plan.default_action.is_some() {
+        if plan.default_action.is_some() {
             hosts.insert(String::new());
         }
         routed.extend(hosts.iter().cloned());

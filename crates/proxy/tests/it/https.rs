@@ -244,7 +244,8 @@ async fn no_other_name_leads_to_what_wants_a_certificate() {
     assert_eq!(status("rest.corp.test", "/x", true).await, "200");
     assert_eq!(status("open.test", "/open", false).await, "200");
     assert_eq!(status("open.test", "/x", false).await, "403");
-    assert_eq!(status("stranger.test", "/x", false).await, "403");
+    assert_eq!(status("stranger.test", "/x", true).await, "200");
+    assert_eq!(status("stranger.test", "/x", false).await, "refused");
     for host in ["a.corp.test", "x.corp.test", "open.test", "stranger.test", "rest.corp.test", "anything"] {
         for method in ["GET", "POST"] {
             let request = format!("{method} /x HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n\r\n");
@@ -256,7 +257,7 @@ async fn no_other_name_leads_to_what_wants_a_certificate() {
             );
         }
     }
-    // Where there is nothing but the default backend, everybody is asked for one.
+    // So it is where there is nothing but the default backend.
     let rest = RoutePlanSpec {
         default_action: Some(Box::new(action)),
         options: closed(),

@@ -8,10 +8,11 @@ use crate::names::Names;
 
 /// The host of the MultiClusterIngress.
 const FOO: &str = "foo.bar.com";
-/// Requests a second, and what each endpoint can carry of them where there is a limit; the nearest cluster has two. This is a debug
-/// build, beside three clusters on a few cores: `cargo xtask bench drill` asks for more.
+/// Requests a second. This is a debug build, beside three clusters on a few cores: `cargo xtask bench drill` asks for more.
 const PER_SECOND: u32 = 40;
-const CAPACITY: u32 = 10;
+/// What each endpoint can carry of them where there is a limit. Three times of it are offered where clients come in, which has one endpoint.
+const CAPACITY: u32 = 20;
+const UNEVEN: &str = r#"{"clusters":{"us-east":{"minReplicas":1,"maxReplicas":1},"eu-west":{"minReplicas":4,"maxReplicas":4},"asia-east":{"minReplicas":1,"maxReplicas":1}}}"#;
 /// So many requests are counted at a time.
 const COUNTED: usize = 200;
 
@@ -73,17 +74,23 @@ pub(crate) fn by_canary(names: &Names) {
     names.federation.kubectl(HUB, "delete trafficpolicy nginx");
 }
 
-/// The nearest keeps what it can carry; others have the rest. Who of them has how much goes by what they can carry, which is told.
+/// The nearest keeps what it can carry, and the next closest, which has room, gets the rest.
 pub(crate) fn by_room(names: &Names) {
+    let preferences = format!("federation.kubernetes.io/replica-set-preferences={UNEVEN}");
+    names.federation.kubectl(HUB, &format!("annotate replicaset nginx {preferences}"));
+    becomes("one endpoint near, four next to it", &vec![1, 4, 1], || {
+        names.federation.numbers("replicaset nginx", "/status/readyReplicas")
+    });
     policy(names, &format!("capacity: {{requestsPerSecond: {CAPACITY}}}"));
-    let clients = come(names, HOST);
-    becomes("half of it is too much", &true, || {
+    let offered = 3 * CAPACITY;
+    let clients = come_by(names, HOST, offered);
+    becomes("two thirds of it are too much", &true, || {
         let [here, near, next] = percents(&clients);
         println!(
-            "{PER_SECOND} requests/s: {ENTRANCE} {here} %, {NEAR} {near} %, {NEXT} {next} %; {}",
+            "{offered} requests/s: {ENTRANCE} {here} %, {NEAR} {near} %, {NEXT} {next} %; {}",
             room(names)
         );
-        (38..=62).contains(&here) && near > 0
+        (24..=42).contains(&here) && near >= 50 && next <= 8
     });
     content("overflow", clients);
     names.federation.kubectl(HUB, "delete trafficpolicy nginx");
@@ -105,9 +112,13 @@ fn policy(names: &Names, spec: &str) {
 }
 
 fn come(names: &Names, host: &str) -> Clients {
+    come_by(names, host, PER_SECOND)
+}
+
+fn come_by(names: &Names, host: &str, per_second: u32) -> Clients {
     let address = (names.entrance(ENTRANCE).unwrap().parse::<std::net::IpAddr>().unwrap(), 80).into();
     let (host, path, patience) = (host.to_owned(), "/".to_owned(), crate::support::PATIENCE);
-    Clients::begin(Asking { addresses: vec![address], host, path, per_second: PER_SECOND, patience }).unwrap()
+    Clients::begin(Asking { addresses: vec![address], host, path, per_second, patience }).unwrap()
 }
 
 /// Who answers the next requests, in percent: where clients come in, the closest to it, and the next.

@@ -20,6 +20,9 @@ const LAPSE: Duration = Duration::from_secs(4);
 /// whom more than half must be heard.
 const RETIRE: Duration = Duration::from_secs(600);
 
+/// An edge that does not tell of all services at once tells of each at least so often, or it carries nothing of that any more.
+const UNTOLD_MAX: Duration = Duration::from_secs(600);
+
 /// Endpoints are busier, or less busy, than before by more than so many percent of their capacity.
 const USED_BAND: f64 = 5.0;
 
@@ -91,25 +94,8 @@ struct Carried {
     told: f64,
     /// How much of their capacity endpoints used then, in percent, where they tell.
     told_used: f64,
-}
-
-impl Carried {
-    /// It carries so much at most; whether that is clearly less than before.
-    fn shrink(&mut self, most: f64) -> bool {
-        let total: f64 = self.to.iter().map(|(_, load)| rate(load)).sum();
-        if total <= most {
-            return false;
-        }
-        for (_, load) in &mut self.to {
-            load.requests_per_second = load.requests_per_second.map(|rate| rate * most / total);
-            load.concurrency = load.concurrency.map(|busy| busy * most / total);
-        }
-        let news = unlike(self.told, most);
-        if news {
-            self.told = most;
-        }
-        news
-    }
+    /// When it was last told of.
+    heard: Option<Instant>,
 }
 
 /// What is different after an edge was heard.
@@ -154,7 +140,7 @@ impl Edges {
         let mut inner = self.inner.lock();
         let Some(edge) = edge else {
             let targets = inner.ballots.set(name, &[]);
-            let services = inner.carry(name, &[], false);
+            let services = inner.carry(name, &[], false, now);
             let groups =
                 inner.known.remove(name).is_some_and(|known| known.spec.ingress_replica_set.is_some());
             return News { roster: inner.refresh(), targets, services, groups };
@@ -182,7 +168,7 @@ impl Edges {
             before.and_then(|before| of_group(&before.spec, &before.status)) != of_group(&edge.spec, &status);
         let same = |before: &&Known| stands(&before.status) == stands(&status);
         let said = before.filter(same).map_or(now, |before| before.said);
-        let known = Known {
+        let mut known = Known {
             status: of_group_alone(&edge.spec, &status),
             said,
             uid: edge.metadata.uid.clone().unwrap_or_default(),
@@ -195,7 +181,10 @@ impl Edges {
             trips,
             services: carried,
         };
-        let services = inner.carry(name, &status.services, cut);
+        let services = inner.carry(name, &status.services, cut, now);
+        let of_edge =
+            |service: &String| inner.loads.get(service).is_some_and(|edges| edges.contains_key(name));
+        known.services.retain(of_edge);
         inner.known.insert(name.to_owned(), known);
         let targets = inner.ballots.set(name, &status.all_votes());
         let roster = inner.refresh();
@@ -402,21 +391,19 @@ impl Inner {
     }
 
     /// Takes over what an edge carries; gives the services for which that is clearly different. Where not all is told, those that are
-    /// left out carry what they did, but not more than whoever is told of.
-    fn carry(&mut self, edge: &str, loads: &[ServiceLoad], cut: bool) -> Vec<String> {
+    /// left out carry what they did.
+    fn carry(&mut self, edge: &str, loads: &[ServiceLoad], cut: bool, heard: Instant) -> Vec<String> {
         let mut now: BTreeMap<&str, Vec<(String, Load)>> = BTreeMap::new();
         for load in loads {
             now.entry(&load.service).or_default().push((load.cluster.clone(), load.load.clone()));
         }
-        let total = |to: &Vec<(String, Load)>| to.iter().map(|(_, load)| rate(load)).sum::<f64>();
-        let least = now.values().map(total).fold(f64::INFINITY, f64::min);
         let before = self.known.get(edge).map(|known| known.services.clone()).unwrap_or_default();
         let gone = before.iter().filter(|service| !now.contains_key(service.as_str()));
         let mut news: Vec<String> = Vec::new();
         for service in gone {
             let Some(edges) = self.loads.get_mut(service) else { continue };
-            if let Some(carried) = edges.get_mut(edge).filter(|_| cut) {
-                news.extend(carried.shrink(least).then(|| service.clone()));
+            let lately = |then: Instant| heard.saturating_duration_since(then) < UNTOLD_MAX;
+            if cut && edges.get(edge).and_then(|carried| carried.heard).is_some_and(lately) {
                 continue;
             }
             if edges.remove(edge).is_some_and(|carried| unlike(carried.told, 0.0)) {
@@ -429,13 +416,13 @@ impl Inner {
         for (service, to) in now {
             let carried =
                 self.loads.entry(service.to_owned()).or_default().entry(edge.to_owned()).or_default();
-            let total = total(&to);
+            let total = to.iter().map(|(_, load)| rate(load)).sum();
             let used = to.iter().filter_map(|(_, load)| load.utilization).fold(0.0, f64::max) * 100.0;
             if unlike(carried.told, total) || (used - carried.told_used).abs() > USED_BAND {
                 (carried.told, carried.told_used) = (total, used);
                 news.push(service.to_owned());
             }
-            carried.to = to;
+            (carried.to, carried.heard) = (to, Some(heard));
         }
         news
     }
@@ -520,14 +507,14 @@ mod tests {
         assert!(edges.demand("shop/web").from.is_empty());
     }
 
-    /// An edge tells of those that carry most; nobody takes the others for idle.
+    /// An edge may not tell of all at once; nobody takes the others for idle.
     #[test]
-    fn what_is_left_out_carries_what_it_did_at_most() {
+    fn what_is_left_out_carries_what_it_did_for_a_while() {
         let edges = Edges::default();
         let now = landfall_runtime::clock::instant();
         edges.set_members(["a".to_owned()].into());
-        let told = |beat: u32, rates: &[(&str, f64)], untold: Option<i64>| {
-            let mut edge = edge("a", beat, true, 0.0);
+        let told = |at: u64, rates: &[(&str, f64)], untold: Option<i64>| {
+            let mut edge = edge("a", 1, true, 0.0);
             let status = edge.status.as_mut().expect("a status");
             let load = |rate| Load { requests_per_second: Some(rate), ..Load::default() };
             let one = |(service, rate): &(&str, f64)| ServiceLoad {
@@ -537,16 +524,18 @@ mod tests {
             };
             status.services = rates.iter().map(one).collect();
             status.services_untold = untold;
-            edges.hear("x", Some(&edge), None, now).services
+            edges.hear("x", Some(&edge), None, now + Duration::from_secs(at)).services
         };
         let rate = |service: &str| edges.demand(&format!("shop/{service}")).from.get("a").copied();
         told(1, &[("big", 300.0), ("web", 100.0)], None);
         assert!(told(2, &[("big", 300.0)], Some(1)).is_empty());
         assert_eq!((rate("big"), rate("web")), (Some(300.0), Some(100.0)));
-        assert_eq!(told(3, &[("big", 40.0)], Some(1)), ["shop/web", "shop/big"]);
-        assert_eq!((rate("big"), rate("web")), (Some(40.0), Some(40.0)));
         // It is still known when all is told again.
-        assert_eq!(told(4, &[("big", 40.0)], None), ["shop/web"]);
+        assert_eq!(told(3, &[("big", 40.0)], None), ["shop/web", "shop/big"]);
+        assert_eq!((rate("big"), rate("web")), (Some(40.0), None));
+        told(4, &[("big", 40.0), ("web", 100.0)], None);
+        assert!(told(603, &[("big", 40.0)], Some(1)).is_empty());
+        assert_eq!(told(604, &[("big", 40.0)], Some(1)), ["shop/web"]);
         assert_eq!((rate("big"), rate("web")), (Some(40.0), None));
     }
 
