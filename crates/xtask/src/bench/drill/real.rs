@@ -82,7 +82,9 @@ impl Hub {
         let mut command = Command::new(&self.landfall);
         // What follows these is the edge's.
         let (own, edges) = line.split_once(" -- ").map_or((line, None), |(own, edges)| (own, Some(edges)));
-        command.args(own.split_whitespace()).arg("--hub-kubeconfig").arg(self.kubeconfig());
+        // Where members are spoken of, the usual option means theirs.
+        let flag = if own.contains("--kubeconfig") { "--hub-kubeconfig" } else { "--kubeconfig" };
+        command.args(own.split_whitespace()).arg(flag).arg(self.kubeconfig());
         if let Some(edges) = edges {
             command.arg("--").args(edges.split_whitespace());
         }
